@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices
-from culver.delivery import Delivery, DeliveryGap, MergedItem, Selection
+from culver.delivery import Delivery, DeliveryGap, MergedItem, Selection, Share
 from culver.errors import Conflict, NotFound
 from culver.log import CommitReceipt
 from culver.messages import ForgottenSite, OverlayStatus
@@ -126,6 +126,15 @@ class Sessions(Protocol):
 
     def open_joint(self) -> JointSession:
         """Connect a subscriber who names its subscriptions later. Raises Unavailable."""
+
+    async def acknowledge_group(self, selection: Selection, offset: int) -> int:
+        """Mark everything up to and including `offset` as done for all selected durable subscriptions whose mailboxes
+        are here, in one step; durable on return. Returns how many there are. Raises InvalidRequest
+        (`field="offset"`) for an offset not reached yet."""
+
+    @property
+    def share(self) -> Share:
+        """Which of the site's mailboxes are here."""
 
     def other_ports(self) -> list[int]:
         """The ports of the other gateways of the site, which hold other mailboxes."""

@@ -466,6 +466,67 @@ def test_joint_session_gets_an_event_with_all_that_it_is_for(play: Play) -> None
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(set_name="quotes"),
+        Selection(prefix="quotes"),
+        Selection(subscriptions=frozenset({"quotes.0", "quotes.1", "quotes.2", "unknown"})),
+    ],
+)
+def test_group_is_acknowledged_without_a_session(play: Play, selection: Selection) -> None:
+    async def scenario(site: Site) -> None:
+        sessions = site.sessions
+        await site.subscriptions.add_block(block_spec("quotes", [(0,), (1,), (2,)], "a > ?"))
+        other = await add(site, "a > 0", "s")
+        await site.publications.publish(events(3, 4, 5))
+        session = sessions.open_joint()
+        session.follow(1, selection)
+        session.add(other)
+        assert len(await joined(session, 12)) == 3
+        assert await sessions.acknowledge_group(selection, 1) == 3
+        assert await sessions.acknowledge_group(selection, 0) == 3  # changes nothing
+        members = [await site.subscriptions.get(f"quotes.{place}") for place in range(3)]
+        assert await sessions.pending([*members, other]) == [1, 1, 1, 3]
+        with pytest.raises(InvalidRequest) as caught:
+            await sessions.acknowledge_group(selection, 3)
+        assert caught.value.field == "offset"
+        for nobody in (Selection(set_name="none"), Selection(prefix="none"), Selection(set_name="s")):
+            assert await sessions.acknowledge_group(nobody, 2) == 0
+        assert await sessions.pending([*members, other]) == [1, 1, 1, 3]
+        await session.close()
+        again = sessions.open_joint()
+        again.follow(2, selection)
+        assert await joined(again, 3) == [
+            MergedEvent(2, b'{"a": 5}', [], {2: ["quotes.0", "quotes.1", "quotes.2"]})
+        ]
+        await again.close()
+
+    play(scenario)
+
+
+def test_newer_members_of_a_group_keep_what_is_behind_an_acknowledgement(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        everybody = Selection(prefix="s")
+        await add(site, "a > 0", "s1")
+        await site.publications.publish(events(1, 2))
+        newer = await add(site, "a > 0", "s2")
+        assert newer.since == 2
+        await site.publications.publish(events(3))
+        session = site.sessions.open_joint()
+        session.follow(1, everybody)
+        assert [each.offset for each in await joined(session, 4) if isinstance(each, MergedEvent)] == [
+            0,
+            1,
+            2,
+        ]
+        assert await site.sessions.acknowledge_group(everybody, 1) == 2
+        assert await site.sessions.pending([await site.subscriptions.get("s1"), newer]) == [1, 1]
+        await session.close()
+
+    play(scenario)
+
+
 def test_joint_session_hears_of_those_that_come_and_go(play: Play) -> None:
     async def scenario(site: Site) -> None:
         durable = await add(site, "a > 0", "s")
@@ -495,6 +556,8 @@ def test_joint_session_hears_of_those_that_come_and_go(play: Play) -> None:
 
 def test_mailboxes_of_the_only_gateway_are_here(play: Play) -> None:
     async def scenario(site: Site) -> None:
+        assert site.sessions.share == Share(0, 1)
+        assert site.sessions.other_ports() == []
         ids = {site.sessions.new_live_id() for _ in range(20)}
         assert len(ids) == 20
         assert [site.sessions.elsewhere(each) for each in ("s", *ids)] == [None] * 21

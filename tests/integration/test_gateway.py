@@ -3,8 +3,6 @@
 import asyncio
 import json
 import socket as sockets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -13,11 +11,12 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from culver.config import GatewaySettings
+from culver.config import GatewaySettings, RegistrySettings, Settings
 from culver.errors import InvalidConfiguration, StorageError
 from culver.gateway.app import create_app
 from culver.gateway.server.gateway_server import GatewayServer
 from culver.gateway.websocket import websocket_endpoint
+from support.event_streams import streaming
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served, socket_to
 from support.until import settled, until
@@ -235,7 +234,7 @@ def test_a_group_is_followed_acknowledged_and_left() -> None:
         ({"op": "follow", "prefix": "a" * 200}, "prefix", "invalid_request"),
         ({"op": "follow", "subscriptions": []}, "subscriptions", "invalid_request"),
         ({"op": "follow", "subscriptions": ["alerts", "*"]}, "subscriptions[1]", "invalid_request"),
-        ({"op": "follow", "subscriptions": ["alerts", "b"]}, "id", "not_found"),
+        ({"op": "follow", "subscriptions": ["alerts", "b"]}, "subscriptions[1]", "not_found"),
         ({"op": "follow", "subscriptions": ["a"] * 10_001}, "subscriptions", "invalid_request"),
         ({"op": "follow", "prefix": "a", "after": -1}, "after", "invalid_request"),
         ({"op": "follow", "prefix": "a", "to": 1}, "to", "invalid_request"),
@@ -282,6 +281,23 @@ def test_subscriptions_beyond_the_limit_are_refused_and_the_others_stay(
             (events,) = [answer["events"] for answer in answers if answer["op"] == "events"]
             assert len(events[0]["to"]) == 2
             assert len(site.registrations) == 2
+
+    run(scenario())
+
+
+def test_groups_with_too_many_members_together_are_refused_and_the_others_stay() -> None:
+    async def scenario() -> None:
+        settings = gateway_settings(Settings(registry=RegistrySettings(max_subscriptions=3)))
+        async with served(FakeSite(settings)) as server, client_of(server) as client:
+            await client.post("/v1/sets/quotes", json={"filter": "n >= ?", "rows": [[0], [1], [2]]})
+            async with socket_to(server) as socket:
+                for n in (1, 2):
+                    assert (await ask(socket, op="follow", ref=n, set="quotes"))["op"] == "followed"
+                refused = await ask(socket, op="follow", ref=3, subscriptions=["quotes.0"])
+                assert (refused["code"], refused["limit"]) == ("too_many_subscriptions", 6)
+                assert (await ask(socket, op="ack", ref=4, group=3, offset=0))["code"] == "not_found"
+                assert (await ask(socket, op="detach", ref=5, group=1))["op"] == "detached"
+                assert (await ask(socket, op="follow", ref=6, subscriptions=["quotes.0"]))["count"] == 1
 
     run(scenario())
 
@@ -509,39 +525,6 @@ def test_every_refused_event_counts_as_an_erroneous_message() -> None:
 # --- Server-Sent Events ---------------------------------------------------------------------------------
 
 
-class Stream:
-    """Reads messages of an event stream."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-        self._lines = response.aiter_lines()
-
-    async def message(self) -> dict[str, str]:
-        """The next message; a comment is one with the name ''."""
-        fields: dict[str, str] = {}
-        async with asyncio.timeout(10):
-            async for line in self._lines:
-                if not line and fields:
-                    return fields
-                if line:
-                    name, _, value = line.partition(":")
-                    fields[name] = value.removeprefix(" ")
-        return {"event": "END"}
-
-
-@asynccontextmanager
-async def streaming(
-    client: httpx.AsyncClient, path: str, **options: Any
-) -> AsyncIterator[tuple[Stream, dict[str, Any]]]:
-    async with client.stream("GET", path, **options) as response:
-        assert response.status_code == 200, await response.aread()
-        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
-        stream = Stream(response)
-        hello = await stream.message()
-        assert hello["event"] == "subscribed"
-        yield stream, json.loads(hello["data"])
-
-
 def test_a_live_event_stream_gets_what_matches_and_ends_with_its_connection() -> None:
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
@@ -585,7 +568,10 @@ def test_a_live_event_stream_announces_the_gap_since_its_last_id() -> None:
         site = FakeSite(gateway_settings())
         async with served(site) as server, client_of(server) as client:
             await client.post("/v1/events", json=[{}] * 9)
-            options = {"params": {"filter": "n > 1"}, "headers": {"Last-Event-ID": "live-old:4"}}
+            options: dict[str, Any] = {
+                "params": {"filter": "n > 1"},
+                "headers": {"Last-Event-ID": "live-old:4"},
+            }
             async with streaming(client, "/v1/stream", **options) as (stream, _):
                 message = await stream.message()
                 assert message["event"] == "gap"

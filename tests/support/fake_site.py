@@ -21,6 +21,7 @@ from culver.control.site_observation import (
 from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.selection import Selection
+from culver.delivery.shares import Share
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.publication_log import CommitReceipt
 from culver.matching import compile_rows
@@ -247,6 +248,23 @@ class FakeSessions:
             raise Unavailable("the site is stopping")
         return FakeJointSession(self._site)
 
+    async def acknowledge_group(self, selection: Selection, offset: int) -> int:
+        self._site.fail("acknowledge_group")
+        if offset >= len(self._site.events):
+            raise InvalidRequest(f"offset {offset} is not reached yet", field="offset")
+        members = [
+            each
+            for name, each in self._site.registrations.items()
+            if each.durable and selection.includes(name) and self.elsewhere(name) is None
+        ]
+        for each in members:
+            await FakeSession(self._site, each, None).acknowledge(offset)
+        return len(members)
+
+    @property
+    def share(self) -> Share:
+        return Share(0, 1 + len(self.other_ports()))
+
     def other_ports(self) -> list[int]:
         return sorted(set(self._site.ports.values()))
 
@@ -402,6 +420,7 @@ class FakeJointSession:
         self._groups: dict[int, tuple[Selection, int | None]] = {}
         self._members: dict[tuple[int, str], FakeSession] = {}
         self._counts: dict[int, int] = {}
+        self._waiting: list[MergedItem] = []
         self._ended = False
 
     def add(self, registration: Registration, after: int | None = None) -> None:
@@ -429,7 +448,8 @@ class FakeJointSession:
                     if self._ended or self._site.stopping:
                         raise Unavailable("the session is closed")
                     self._site.fail("receive")
-                    items = self._take()
+                    self._waiting += self._take()
+                    items, self._waiting = self._waiting[:limit], self._waiting[limit:]
                     if items or wait_seconds == 0:
                         return items
                     await self._site.changed()
@@ -462,7 +482,9 @@ class FakeJointSession:
             ends.append(MergedEnd(subscription=name))
         for group, (selection, after) in list(self._groups.items()):
             names = [
-                name for name, each in registrations.items() if each.durable and selection.includes(name)
+                name
+                for name, each in registrations.items()
+                if each.durable and selection.includes(name) and name not in self._site.ports
             ]
             for name in names:
                 if (group, name) not in self._members:

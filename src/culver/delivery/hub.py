@@ -22,8 +22,8 @@ from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailbox_keeper import MailboxKeeper
 from culver.delivery.mailboxes.mailboxes import Mailboxes, SetCursor
-from culver.delivery.merged.lane import GroupLane
 from culver.delivery.merged.merged_session import MergedSession
+from culver.delivery.merged.selection import Selection
 from culver.delivery.payload_reader import PayloadReader
 from culver.delivery.ranges.file_keeper import FileKeeper, Followers
 from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
@@ -32,6 +32,7 @@ from culver.delivery.session_table import SessionTable, ended
 from culver.delivery.shares import Share
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
 from culver.errors import Conflict, InvalidRequest, StorageError, Unavailable
+from culver.jit import Integers
 from culver.log import DamagedEvents, ReadableLog
 from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
@@ -288,15 +289,26 @@ class Hub:
         if slot != NONE:
             mailboxes.acknowledge(slot, offset)
 
-    async def acknowledge_group(self, lane: GroupLane, offset: int) -> None:
-        """The same for all members of a group, in one transaction. Raises InvalidRequest, StorageError."""
+    async def acknowledge_selection(self, selection: Selection, offset: int) -> int:
+        """The same for all selected subscriptions, in one transaction. Returns how many there are. Raises
+        InvalidRequest, StorageError."""
+        return await self.acknowledge_members(selection, self.mailboxes.members(selection), offset)
+
+    async def acknowledge_members(self, selection: Selection, numbers: Integers, offset: int) -> int:
+        """The same, where `numbers` are all registrations of the selected subscriptions.
+
+        A registration is known here before the first event that it concerns is matched (see `pipeline.head`). So a
+        subscriber of the group who was handed an event was handed what every member got before it."""
         self._check_reached(offset, "offset")
         mailboxes, columns = self.mailboxes, self.mailboxes.columns
-        numbers, name = lane.numbers, lane.selection.set_name
+        name, slots = selection.set_name, np.unique(mailboxes.slots_of(numbers))
+        slots = slots[slots != NONE]
+        count = len(slots)
+        if not count:
+            return 0
         if name is not None:
             written = self._cursors.acknowledge_set(SetCursor(name, self._share, offset))
         else:
-            slots = np.unique(lane.slots)
             moved = slots[columns.cursor[slots] < offset].tolist()
             written = self._cursors.acknowledge_all(
                 [(mailboxes.subscription(slot), int(columns.newest_number[slot]), offset) for slot in moved]
@@ -305,6 +317,7 @@ class Hub:
         # Those that are gone meanwhile have no slot any more.
         slots = np.unique(mailboxes.slots_of(numbers))
         mailboxes.acknowledge_all(slots[slots != NONE], offset)
+        return count
 
     def detach_merged(self, session: MergedSession) -> None:
         """Take note that a session has been closed. A second call changes nothing."""

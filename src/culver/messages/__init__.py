@@ -5,6 +5,22 @@ Python client does the opposite, and the OpenAPI document takes its schema from 
 they do not know. Answers do not, so that a client understands a newer site.
 """
 
+from culver.messages.group_messages import (
+    MOST_FOLLOWED as MOST_FOLLOWED,
+    FollowedList as FollowedList,
+    FollowedPrefix as FollowedPrefix,
+    GroupAcknowledged as GroupAcknowledged,
+    GroupAcknowledgement as GroupAcknowledgement,
+    GroupEndItem as GroupEndItem,
+    GroupEventItem as GroupEventItem,
+    GroupGapItem as GroupGapItem,
+    GroupItem as GroupItem,
+    GroupItems as GroupItems,
+    GroupPollQuery as GroupPollQuery,
+    GroupQuery as GroupQuery,
+    GroupStart as GroupStart,
+    OneGroupAcknowledgement as OneGroupAcknowledgement,
+)
 from culver.messages.http_messages import (
     EVENT_EXAMPLE as EVENT_EXAMPLE,
     AcceptedEvents as AcceptedEvents,
@@ -81,7 +97,6 @@ from culver.messages.overlay_status import (
 )
 from culver.messages.websocket_messages import (
     LONGEST_REFERENCE as LONGEST_REFERENCE,
-    MOST_FOLLOWED as MOST_FOLLOWED,
     Ack as Ack,
     AckDone as AckDone,
     Attach as Attach,

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from culver.messages.group_messages import FollowedList, FollowedPrefix
 from culver.messages.http_messages import (
     ChannelContent,
     ChannelGap,
@@ -24,7 +25,6 @@ from culver.messages.http_messages import (
     SubscriptionId,
 )
 
-MOST_FOLLOWED = 10_000
 LONGEST_REFERENCE = 256
 Reference = (
     Annotated[str, Meta(max_length=LONGEST_REFERENCE)]
@@ -70,8 +70,8 @@ class Follow(_Sent, frozen=True, kw_only=True, tag="follow"):
     One of the three is given. `after` is an offset that was received before."""
 
     set: str | None = None
-    prefix: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
-    subscriptions: Annotated[list[SubscriptionId], Meta(min_length=1, max_length=MOST_FOLLOWED)] | None = None
+    prefix: FollowedPrefix | None = None
+    subscriptions: FollowedList | None = None
     after: SentOffset | None = None
 
 

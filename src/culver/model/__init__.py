@@ -6,6 +6,7 @@ from culver.model.identifiers import (
     DELIVERY_ID as DELIVERY_ID,
     DURABLE_ID as DURABLE_ID,
     ENCODED as ENCODED,
+    GROUP_POSITION as GROUP_POSITION,
     LIVE_PREFIX as LIVE_PREFIX,
     SET_NAME as SET_NAME,
     SITE_PREFIX as SITE_PREFIX,

@@ -12,6 +12,8 @@ SUBSCRIPTION_ID = rf"^{_NAME}{{0,127}}$"
 DURABLE_ID = rf"^(?!{LIVE_PREFIX}|{SITE_PREFIX}){_NAME}{{0,127}}$"
 DELIVERY_ID = rf"^{_NAME}{{0,127}}:[0-9]{{1,19}}$"
 
+GROUP_POSITION = r"^[0-9]{1,19}(-[0-9a-f]{8})?$"
+
 # Shorter than an id: the ids of a set's members begin with the set's name.
 SET_NAME = rf"^(?!{LIVE_PREFIX}|{SITE_PREFIX}){_NAME}{{0,99}}$"
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from culver.delivery import Hub, MergedSession, Share, share_of
+from culver.delivery import Hub, MergedSession, Selection, Share, share_of
 from culver.errors import CulverError, NotFound, Unavailable
 from culver.registry import Registration
 from culver.roles import JointSession, Session
@@ -114,6 +114,13 @@ class HubSessions:
 
     def open_joint(self) -> JointSession:
         return _JointSession(self._hub.open_merged(), self._live)
+
+    async def acknowledge_group(self, selection: Selection, offset: int) -> int:
+        return await self._hub.acknowledge_selection(selection, offset)
+
+    @property
+    def share(self) -> Share:
+        return self._share
 
     def other_ports(self) -> list[int]:
         return [port for number, port in enumerate(self._ports) if number != self._share.number]

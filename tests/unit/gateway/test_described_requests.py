@@ -28,6 +28,10 @@ VALUES: dict[str, list[Any]] = {
     "first": [0, -1, 10**19, "0", None],
     "split": [0, 1, -1, 2**31, "0", None],
     "delivery_id": ["alerts:0", "alerts:5", "alerts", ":1", "alerts:x", "", 7, None],
+    "prefix": ["alerts", "al", "a" * 128, "a" * 129, "", 7, None],
+    "subscriptions": [["alerts"], ["alerts", "alerts"], [], ["a/b"], "alerts", 7, None],
+    "position": ["4", "0", "-1", "4-", "4-xyz", "", 7, None],
+    "offset": [4, 0, -1, 2**63, "4", 1.5, None],
     "event": [{}, {"a": 1}, 7, "text", []],
     "data": ["hello", "", 7, None, []],
     "encoding": ["text", "utf-16", "", 7, None],
@@ -51,6 +55,8 @@ OPERATIONS = [
         ["filter", "rows", "columns", "first", "expires_in_seconds", "mailbox", "unknown"],
     ),
     ("POST", "/v1/subscriptions/{id}/ack", ["delivery_id", "unknown"]),
+    ("POST", "/v1/groups/ack", ["prefix", "offset", "unknown"]),
+    ("POST", "/v1/groups/ack", ["subscriptions", "position", "unknown"]),
     ("POST", "/v1/filters/test", ["filter", "event", "unknown"]),
     ("POST", "/v1/filters/explain", ["filter", "unknown"]),
     ("POST", "/v1/slices", ["split", "unknown"]),
@@ -109,7 +115,7 @@ def test_what_the_schema_forbids_is_refused_and_what_it_allows_is_accepted(
         if not allowed:
             assert 400 <= answer.status_code < 500
             named = answer.json()["field"].partition(".")[0].partition("[")[0]
-            assert named in {*body, *members, "columns", "rows"}, answer.text
+            assert named in {*body, *members, "columns", "rows", "set", "position"}, answer.text
         outcomes.add(allowed)
 
     check()
@@ -136,6 +142,7 @@ QUERIES = [
     for (method, path), operation in described_operations().items()
     for parameter in operation.get("parameters", [])
     if parameter["in"] == "query" and method == "GET" and not path.endswith("stream")
+    if parameter["name"] not in ("set", "subscription")  # which must exist
 ]
 
 
@@ -151,6 +158,8 @@ def test_a_parameter_is_accepted_where_the_schema_allows_it(
     if schema["type"] in ("integer", "number") and text.replace(".", "").lstrip("-").isdigit():
         value = float(text) if "." in text else int(text)
     query = {"wait": "0"} if path.endswith("/events") and name != "wait" else {}
+    if path.startswith("/v1/groups") and name != "prefix":
+        query["prefix"] = "al"
     if name == "wait" and isinstance(value, int | float) and value > 1:
         return  # it would wait
     answer = ask("GET", path, params={**query, name: text})

@@ -24,6 +24,9 @@ from culver.messages import (
     FilterTest,
     FilterWarning,
     GapItem,
+    GroupAcknowledged,
+    GroupGapItem,
+    GroupItems,
     Items,
     NewRows,
     NewSubscription,
@@ -154,8 +157,8 @@ def test_the_error_that_is_shown_is_the_one_that_its_filter_gets() -> None:
 
 ANSWERS = (
     AcceptedEvents, AcceptedRows, Acknowledged, ChannelsStatus, Clauses, EventItem, FilterTest, FilterWarning,
-    GapItem, Items, OverlayStatus, Problem, PublishedMessage, Refusal, SiteObservation, SiteStatus, SlicesView,
-    Subscription,
+    GapItem, GroupAcknowledged, GroupGapItem, GroupItems, Items, OverlayStatus, Problem, PublishedMessage,
+    Refusal, SiteObservation, SiteStatus, SlicesView, Subscription,
 )  # fmt: skip
 
 

@@ -51,6 +51,8 @@ BODIES: list[tuple[str, str, str]] = [
     ("/v1/filters/test", "application/json", '{"filter": "a + 1 > b * 2", "event": {"a": 1, "b": 2.5}}'),
     ("/v1/filters/explain", "application/json", '{"filter": "NOT (a BETWEEN 1 AND 5 OR \'x\' IN tags)"}'),
     ("/v1/subscriptions/kept/ack", "application/json", '{"delivery_id": "kept:0"}'),
+    ("/v1/groups/ack", "application/json", '{"prefix": "ke", "offset": 0}'),
+    ("/v1/groups/ack", "application/json", '{"subscriptions": ["kept", "kept"], "position": "0-3f2a9c01"}'),
 ]
 
 MESSAGES = [
@@ -60,6 +62,10 @@ MESSAGES = [
     '{"op": "attach", "ref": 3, "subscription": "kept", "after": "kept:0"}',
     '{"op": "ack", "ref": 4, "delivery_id": "kept:0"}',
     '{"op": "detach", "ref": 5, "subscription": "kept"}',
+    '{"op": "follow", "ref": 8, "prefix": "ke", "after": 0}',
+    '{"op": "follow", "ref": 9, "subscriptions": ["kept", "other"]}',
+    '{"op": "ack", "ref": 10, "group": 1, "offset": 0}',
+    '{"op": "detach", "ref": 11, "group": 1}',
     '{"op": "ping", "ref": 6}',
 ]
 
@@ -156,6 +162,7 @@ def test_mutated_requests_never_make_the_gateway_fail() -> None:
         lines = [
             b"GET /v1/subscriptions?limit=5&after=a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             b"GET /v1/subscriptions/kept/events?wait=0 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+            b"GET /v1/groups/events?prefix=ke&wait=0 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             b"DELETE /v1/subscriptions/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
             b'Content-Length: 8\r\n\r\n{"a": 1}',

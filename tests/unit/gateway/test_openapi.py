@@ -133,7 +133,7 @@ def test_every_example_is_accepted(method: str, path: str, media: str, example: 
     async def scenario() -> None:
         site = FakeSite()
         async with memory_client(site) as client:
-            if "{id}" in path:
+            if path.endswith("/ack") or "{id}" in path:
                 await client.post("/v1/subscriptions", json={"filter": "n >= 0", "id": "alerts"})
                 await client.post("/v1/events", json=[{"n": n} for n in range(20)])
             body: Any = {"content": example} if isinstance(example, str) else {"json": example}
@@ -176,6 +176,12 @@ def test_the_answers_of_a_site_fit_the_schemas() -> None:
             await ask("GET", "/v1/subscriptions/alerts/events?wait=0")
             await ask("POST", "/v1/subscriptions/alerts/ack", {"delivery_id": "alerts:3"})
             await ask("POST", "/v1/subscriptions/alerts/ack", {"delivery_id": "other:3"})
+            await ask("GET", "/v1/groups/events?prefix=al&wait=0")
+            await ask("GET", "/v1/groups/events?set=none&wait=0")
+            await ask("GET", "/v1/groups/events?subscription=alerts&subscription=alerts&wait=0")
+            await ask("GET", "/v1/groups/stream?set=none")
+            await ask("POST", "/v1/groups/ack", {"subscriptions": ["alerts"], "offset": 4})
+            await ask("POST", "/v1/groups/ack", {"prefix": "alerts", "position": "4-00000000"})
             await ask("PUT", "/v1/subscriptions/alerts", {"filter": "n > 4", "mailbox": {"max_count": 3}})
             await ask("DELETE", "/v1/subscriptions/alerts")
             await ask("GET", "/v1/stream")

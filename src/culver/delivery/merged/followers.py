@@ -46,9 +46,15 @@ class Followers:
 
     def remove(self, session: MergedSession) -> None:
         """A second call changes nothing."""
-        if session in self.sessions:
-            self.sessions.remove(session)
+        if session not in self.sessions:
+            return
+        place = self.sessions.index(session)
+        del self.sessions[place]
+        if session.lanes:
             self.changed()
+        else:
+            # The table is made anew only where it has entries of the session: a poll of a group is a short session.
+            self._sessions = self._sessions - (self._sessions > place)
 
     @property
     def live(self) -> frozenset[int]:

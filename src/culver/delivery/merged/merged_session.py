@@ -36,7 +36,7 @@ class MergedSession:
     """Belongs to the event loop's thread. One `receive` at a time."""
 
     def __init__(self, hub: "Hub", live_buffer: int, on_change: Callable[[], None]) -> None:
-        """`on_change` is called when there are other lanes than before."""
+        """`on_change` is called when there are other lanes of single subscriptions than before."""
         self._hub = hub
         self._on_change = on_change
         self._queue = EventQueue(live_buffer, _MOST_PAIRS)
@@ -73,7 +73,8 @@ class MergedSession:
         else:
             lane = self._new_live(index, registration, after)
         self._singles[registration.id] = self._lanes[index] = lane
-        self._changed()
+        self._changed(lane)
+        self._wake.set()
 
     def follow(self, group: int, selection: Selection, after: int | None = None) -> int:
         """Receive what is for all subscriptions of a selection, as group `group`; returns how many there are. `after`
@@ -83,7 +84,7 @@ class MergedSession:
         self._groups[group] = self._lanes[index] = lane
         self._behind.append(lane)
         self._gaps_to_check = True
-        self._changed()
+        self._wake.set()
         return lane.count
 
     def remove(self, key: str | int) -> None:
@@ -96,15 +97,16 @@ class MergedSession:
         if lane in self._behind:
             self._behind.remove(lane)  # type: ignore[arg-type]
         self._epoch += 1
-        self._changed()
+        self._changed(lane)
 
     def _new_index(self) -> int:
         self._next_index += 1
         return self._next_index
 
-    def _changed(self) -> None:
-        self._on_change()
-        self._wake.set()
+    def _changed(self, lane: Lane) -> None:
+        """A lane is new, gone, or begins to tail or to be behind. The table of `Followers` has no groups."""
+        if not isinstance(lane, GroupLane):
+            self._on_change()
 
     def _new_live(self, index: int, registration: Registration, after: int | None) -> LiveLane:
         """Take over what the buffer of the subscription has received since it was registered."""
@@ -168,7 +170,7 @@ class MergedSession:
             self._behind.append(lane)
         lane.fall_behind(min(position, self.done(lane)))
         self._epoch += 1
-        self._on_change()
+        self._changed(lane)
 
     def _note_overflow(self, lane: LiveLane, offsets: Sequence[int]) -> None:
         lost = self._hub.mailboxes.lost
@@ -286,7 +288,7 @@ class MergedSession:
         if chunk is None:
             lane.catch_up(self._hub.frontier)
             self._behind.popleft()
-            self._on_change()
+            self._changed(lane)
             return []
         self._behind.rotate(-1)
         epoch = chunk.epoch = self._epoch
@@ -435,7 +437,7 @@ class MergedSession:
             raise NotFound(f"there is no group {group} on this connection", field="group")
         if self.done(lane) < lane.late_until:
             offset = min(offset, lane.late_since - 1)
-        await self._hub.acknowledge_group(lane, offset)
+        await self._hub.acknowledge_members(lane.selection, lane.numbers, offset)
 
 
 def _notice(gap: DeliveryGap, group: int | None = None) -> MergedGap:

@@ -41,6 +41,11 @@ def batches(items: Sequence[Received]) -> Iterator[list[Delivery] | DeliveryGap]
         yield run
 
 
+def size_of(items: Sequence[Received | MergedItem]) -> int:
+    """How many bytes the payloads have."""
+    return sum(len(item.payload) for item in items if isinstance(item, Delivery | MergedEvent))
+
+
 class ReceiveLimit:
     """Says how many deliveries to ask for at once, so that about `MAX_BATCH_BYTES` come.
 
@@ -54,6 +59,6 @@ class ReceiveLimit:
     def observe(self, items: Sequence[Received | MergedItem]) -> None:
         if not items:
             return
-        size = sum(len(item.payload) for item in items if isinstance(item, Delivery | MergedEvent))
+        size = size_of(items)
         fitting = max(1, MAX_BATCH_BYTES * len(items) // max(1, size))
         self.value = max(1, min(self._highest, fitting, self.value * 4))

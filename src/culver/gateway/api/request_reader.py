@@ -112,14 +112,17 @@ def read_body_as(
 
 
 def read_query_as(kind: type[Message], parameters: QueryParams) -> Message:
-    """Read the request in a query string, and refuse a repeated parameter. Raises InvalidRequest."""
-    texts: dict[str, str] = {}
+    """Read the request in a query string, and refuse a repeated parameter unless it is a list. Raises
+    InvalidRequest."""
+    members: dict[str, Any] = {}
+    kinds = _parameter_kinds(cast(Any, kind)) if parameters else {}
     for name, value in parameters.multi_items():
-        if name in texts:
+        if isinstance(kinds.get(name), inspect.ListType):
+            members.setdefault(name, []).append(value)
+        elif name in members:
             raise InvalidRequest(f"parameter {name[:100]!r} is given twice", field=name)
-        texts[name] = value
-    kinds = _parameter_kinds(cast(Any, kind)) if texts else {}
-    members = {name: _scalar(value, kinds.get(name)) for name, value in texts.items()}
+        else:
+            members[name] = _scalar(value, kinds.get(name))
     return read_as(kind, members, "parameter")
 
 
@@ -250,6 +253,8 @@ def _unknown_members(info: inspect.Type, value: Any, path: str, what: str) -> It
 
 def _description(info: inspect.Type) -> str:
     match info:
+        case inspect.StrType(min_length=shortest, max_length=longest) if longest is not None:
+            return f"a string of {shortest or 0} to {longest} characters"
         case inspect.StrType():
             return "a string"
         case inspect.IntType(ge=low, le=high):
@@ -257,6 +262,8 @@ def _description(info: inspect.Type) -> str:
         case inspect.FloatType(gt=above, ge=low, le=high):
             least = f"from {low:g}" if above is None else f"above {above:g}"
             return f"a number {least}" + ("" if high is None else f" and at most {high:g}")
+        case inspect.ListType(min_length=fewest, max_length=most) if most is not None:
+            return f"an array of {fewest or 0} to {most} items"
         case inspect.ListType():
             return "an array"
         case inspect.LiteralType(values=values):

@@ -12,18 +12,18 @@ The events of `/v1/stream`, for a live subscription, and `/v1/subscriptions/{id}
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from culver.delivery import Delivery, DeliveryGap
+from culver.delivery import Delivery, DeliveryGap, MergedItem
 from culver.errors import CulverError, NotFound
-from culver.gateway.api.delivery_encoding import Received, ReceiveLimit, batches, encode, item_of
+from culver.gateway.api.delivery_encoding import Received, ReceiveLimit, batches, encode, item_of, size_of
 from culver.gateway.api.operations import Operations
 from culver.gateway.api.request_reader import check_delivery_id, offset_within
 from culver.gateway.gateway_context import Gateway, Interrupted, gateway_of
@@ -54,6 +54,8 @@ LAST_ID = "last-event-id"
 RETRY = b"retry: 2000\n"
 HEARTBEAT = b": heartbeat\n\n"
 _FAREWELL_SECONDS = 0.5
+
+Item = TypeVar("Item", bound=Received | MergedItem)
 
 _logger = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ async def poll_subscription(request: Request, query: PollQuery) -> Items:
         watcher = asyncio.create_task(interruption.watch(request.receive))
         try:
             async with _session(gateway, registration, offset) as session:
-                items = await _receive(session, query.limit, wait)
+                items = await receive_up_to(session.receive, query.limit, wait)
         finally:
             watcher.cancel()
     for item in items:
@@ -140,24 +142,22 @@ async def stream_subscription(request: Request) -> Response:
     return EventStream(gateway, session)
 
 
-async def _receive(session: Session, limit: int, wait: float) -> list[Received]:
+async def receive_up_to(
+    receive: Callable[[int, float | None], Awaitable[list[Item]]], limit: int, wait: float
+) -> list[Item]:
     """Waits for the first items only, then takes what else is there, up to the limits in count and bytes."""
     chunk = ReceiveLimit()
-    items = await session.receive(min(limit, chunk.value), wait)
+    items = await receive(min(limit, chunk.value), wait)
     chunk.observe(items)
-    size = _size(items)
+    size = size_of(items)
     while items and len(items) < limit and size < _MAX_ANSWER_BYTES:
-        more = await session.receive(min(limit - len(items), chunk.value), 0)
+        more = await receive(min(limit - len(items), chunk.value), 0)
         if not more:
             break
         chunk.observe(more)
-        size += _size(more)
+        size += size_of(more)
         items += more
     return items
-
-
-def _size(items: list[Received]) -> int:
-    return sum(len(item.payload) for item in items if isinstance(item, Delivery))
 
 
 @asynccontextmanager
@@ -252,11 +252,14 @@ class EventStream(SentEvents):
 
 
 def _delivery_message(delivery: Delivery) -> bytes:
-    data = encode(item_of(delivery))
+    return event_message(delivery.id, encode(item_of(delivery)))
+
+
+def event_message(id_: str, data: bytes) -> bytes:
     if b"\n" in data or b"\r" in data:
         # Line ends between JSON tokens mean nothing to JSON and everything to this format.
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")
-    return b"id: %b\n%b" % (delivery.id.encode(), sent_event("event", data))
+    return b"id: %b\n%b" % (id_.encode(), sent_event("event", data))
 
 
 def sent_event(event: str, data: bytes) -> bytes:

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
-from culver.delivery import MergedEvent, MergedGap, Selection
+from culver.delivery import MergedEvent, MergedGap
 from culver.errors import (
     Conflict,
     CulverError,
@@ -42,6 +42,7 @@ from culver.gateway.gateway_context import (
     url_of,
 )
 from culver.gateway.problems import encode_problem, problem_document
+from culver.gateway.routes.group_routes import check_count, select
 from culver.gateway.routes.subscription_routes import add_live, check_durable, live_spec, warnings_of
 from culver.gateway.websocket.channel_attachments import ChannelAttachments
 from culver.gateway.websocket.client_messages import Publications, read_message, read_quickly
@@ -145,6 +146,7 @@ class _Connection:
         self._attached: set[str | int] = set()
         self._joint: JointSession | None = None
         self._groups = 0
+        self._members: dict[int, int] = {}  # of each group
         self._channels = ChannelAttachments(
             gateway, self._send, self._outbox.wait_for_space, self._start_channel
         )
@@ -353,33 +355,32 @@ class _Connection:
         await self._send(Subscribed(registration.id, registration.since, warnings, ref=reference))
 
     async def _follow(self, message: Follow, reference: Reference) -> None:
-        selection = await self._selection(message)
+        if not self._wire.has_groups:
+            raise InvalidRequest(f"groups need another subprotocol than {self._wire.name}", field="op")
+        selection = await select(self._gateway.site, message.set, message.prefix, message.subscriptions)
         self._groups += 1
         group, ports = self._groups, self._gateway.site.sessions.other_ports()
         with self._attaching(group):
             joint = self._open_joint()
             count = joint.follow(group, selection, message.after)
-            if not count and selection.set_name is not None and not ports:
+            try:
+                check_count(self._gateway.site, selection, count)
+                self._check_members(count)
+            except CulverError:
                 await joint.remove(group)
-                raise NotFound(f"there is no set {selection.set_name[:200]!r}", field="set")
+                raise
+            self._members[group] = count
             gateways = [url_of(self._handshake, port) for port in ports]
             await self._send(Followed(ref=reference, group=group, count=count, gateways=gateways))
 
-    async def _selection(self, message: Follow) -> Selection:
-        """Raises InvalidRequest, and NotFound for a subscription that should be here and is not."""
-        if not self._wire.has_groups:
-            raise InvalidRequest(f"groups need another subprotocol than {self._wire.name}", field="op")
-        given = [each for each in (message.set, message.prefix, message.subscriptions) if each is not None]
-        if len(given) != 1:
-            raise InvalidRequest("follow needs one of set, prefix and subscriptions", field="set")
-        if message.subscriptions is None:
-            return Selection(set_name=message.set, prefix=message.prefix)
-        site = self._gateway.site
-        for place, subscription in enumerate(message.subscriptions):
-            check_subscription_id(subscription, f"subscriptions[{place}]")
-            if site.sessions.elsewhere(subscription) is None:
-                check_durable(await site.subscriptions.get(subscription))
-        return Selection(subscriptions=frozenset(message.subscriptions))
+    def _check_members(self, more: int) -> None:
+        """A group takes memory for each member. Raises TooManySubscriptions."""
+        limit = 2 * self._gateway.settings.registry.max_subscriptions
+        if sum(self._members.values()) + more > limit:
+            raise TooManySubscriptions(
+                f"the groups of one connection have at most {limit} members together; open another one",
+                limit=limit,
+            )
 
     async def _acknowledge(self, message: Ack, reference: Reference) -> None:
         if message.group is not None and message.offset is not None and message.delivery_id is None:
@@ -399,6 +400,7 @@ class _Connection:
         if message.group is not None and message.subscription is None:
             await self._joint_with(message.group, "group").remove(message.group)
             self._attached.discard(message.group)
+            self._members.pop(message.group, None)
             await self._send(Detached(ref=reference, group=message.group))
         elif message.subscription is not None and message.group is None:
             await self._joint_with(message.subscription, "subscription").remove(message.subscription)
@@ -464,6 +466,7 @@ class _Connection:
                         metrics.gaps.labels(item.reason).inc()
                     else:
                         self._attached.discard(item.subscription or item.group or 0)
+                        self._members.pop(item.group or 0, None)
         except Unavailable as exc:
             self._end(SERVICE_RESTART, exc.message)
         except CulverError as exc:
