@@ -15,7 +15,7 @@ from culver.config import GatewaySettings, RegistrySettings, Settings
 from culver.errors import InvalidConfiguration, StorageError
 from culver.gateway.app import create_app
 from culver.gateway.server.gateway_server import GatewayServer
-from culver.gateway.websocket import websocket_endpoint
+from culver.gateway.websocket import subscription_attachments
 from support.event_streams import streaming
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served, socket_to
@@ -267,7 +267,7 @@ def test_bad_messages_about_groups_are_refused_by_field(
 def test_subscriptions_beyond_the_limit_are_refused_and_the_others_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(websocket_endpoint, "MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(subscription_attachments, "MAX_SUBSCRIPTIONS", 2)
 
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
