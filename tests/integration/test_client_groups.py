@@ -367,27 +367,42 @@ def test_a_group_without_reconnection_ends_with_the_connection(tmp_path: Path) -
     run(scenario())
 
 
-def test_many_streams_spread_over_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them get everything, on connections that the client opens by itself, also after these are lost."""
-    monkeypatch.setattr("culver.client.receiving.feed.backoff", lambda _: iter([0.05] * 1000))
+async def receive_over_many_streams(server: GatewayServer, durable_count: int, live_count: int) -> None:
+    """All of them get everything, on connections that the client opens by itself."""
+    async with (
+        severable(server.port) as relay,
+        culver.connect(server.url) as publisher,
+        culver.connect(relay.url) as client,
+    ):
+        await publisher.subscribe_many("n >= ?", [[0]] * durable_count, name="rows")
+        durable = [client.subscribe(durable=f"rows.{n}") for n in range(durable_count)]
+        live = [client.subscribe("n >= 0") for _ in range(live_count)]
+        await asyncio.gather(*(stream.start() for stream in durable + live))
+        assert relay.accepted == -(-(durable_count + live_count) // 1000)
+        await publish(publisher, range(1))
+        assert {(await anext(stream))["n"] for stream in durable + live} == {0}
+        relay.sever()
+        await publish(publisher, range(1, 2))
+        assert {(await anext(stream))["n"] for stream in durable} == {1}
 
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(("durable", "live"), [(1000, 1), (2400, 100)])
+def test_many_streams_spread_over_connections(tmp_path: Path, durable: int, live: int) -> None:
     async def scenario() -> None:
-        async with (
-            running_site(tmp_path) as server,
-            severable(server.port) as relay,
-            culver.connect(server.url) as publisher,
-            culver.connect(relay.url) as client,
-        ):
-            await client.subscribe_many("n >= ?", [[0]] * 1250, name="rows")
-            live = [client.subscribe("n >= 0") for _ in range(1250)]
-            durable = [client.subscribe(durable=f"rows.{n}") for n in range(1250)]
-            await asyncio.gather(*(stream.start() for stream in live + durable))
-            assert relay.accepted <= 3 + 100  # of HTTP
-            await publish(publisher, range(1))
-            assert {(await anext(stream))["n"] for stream in live + durable} == {0}
-            relay.sever()
-            await publish(publisher, range(1, 2))
-            assert {(await anext(stream))["n"] for stream in durable} == {1}
+        async with running_site(tmp_path) as server:
+            await receive_over_many_streams(server, durable, live)
+
+    run(scenario())
+
+
+@pytest.mark.thorough
+@pytest.mark.slow(seconds=120)
+@pytest.mark.timeout(900)
+def test_ten_thousand_streams_spread_over_connections(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_site(tmp_path) as server:
+            await receive_over_many_streams(server, 8000, 2000)
 
     run(scenario())
 

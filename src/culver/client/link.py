@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _ATTACHING = 64
+_ASIDE = 16
 
 # What a proxy answers in place of a site that is starting or away, and a site that is full or stopping.
 _NOT_THERE_YET = (502, 503, 504)
@@ -41,6 +42,8 @@ class Link:
         self.attaching = asyncio.Semaphore(_ATTACHING)
         """Held while a stream is put on a connection: thousands that start at once would else wait for one another
         longer than a request may take."""
+        self.aside = asyncio.Semaphore(_ASIDE)
+        """Held while a stream that is not on a connection acknowledges."""
         self._http: httpx.AsyncClient | None = None
         self._closed = False
 

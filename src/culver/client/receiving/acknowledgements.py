@@ -20,18 +20,19 @@ class Acknowledger(Generic[Mark]):
 
     An acknowledgement covers all before it, so while one is under way only the newest wish is remembered, whoever
     has it: a reader of small events is not slowed to one round trip each, and callers that overlap share requests.
-    `wait_connected` returns when, after a failure, another try makes sense. The owner calls `close`.
+    While `connected` is not set, only what somebody waits for is sent, and what is left at `close`, which the owner
+    calls.
     """
 
     def __init__(
         self,
         label: str,
         send: Callable[[Mark], Awaitable[None]],
-        wait_connected: Callable[[], Awaitable[object]],
+        connected: asyncio.Event,
     ) -> None:
         self._label = label
         self._send: Callable[[Mark], Awaitable[None]] = send
-        self._wait_connected = wait_connected
+        self._connected = connected
         self._wanted: Mark | None = None
         self._done: Mark | None = None
         self._asked: list[tuple[Mark, asyncio.Future[None]]] = []  # in order of the calls
@@ -42,8 +43,10 @@ class Acknowledger(Generic[Mark]):
         """Everything up to `mark` is done with. Returns at once, and tries until it succeeds."""
         if self._wanted is None or mark > self._wanted:
             self._wanted = mark
-        if self._retrying is None:
+        if self._connected.is_set():
             self._start()
+        else:
+            self._start_later(0)
 
     async def reach(self, mark: Mark) -> None:
         """Return once everything up to `mark` is acknowledged. Raises what the site or the connection says."""
@@ -85,7 +88,7 @@ class Acknowledger(Generic[Mark]):
                 except ConnectionFailed as exc:
                     self._settle(mark, exc)
                     if not self._asked and self._is_left(self._wanted):
-                        self._retry_later()
+                        self._start_later(_PAUSE_SECONDS)
                         return
                 except CulverError as exc:
                     if self._wanted is not None and mark >= self._wanted:
@@ -125,13 +128,13 @@ class Acknowledger(Generic[Mark]):
                 copy.__cause__ = error.__cause__
                 answer.set_exception(copy)
 
-    def _retry_later(self) -> None:
+    def _start_later(self, pause_seconds: float) -> None:
         if self._retrying is not None:
             return
 
         async def retry() -> None:
-            await asyncio.sleep(_PAUSE_SECONDS)
-            await self._wait_connected()
+            await asyncio.sleep(pause_seconds)
+            await self._connected.wait()
             self._retrying = None
             self._start()
 

@@ -43,7 +43,7 @@ class Feed(ItemSupply[Message | Gap]):
         self._attached = asyncio.Event()
         self._connection: Connection | None = None  # the one it is attached to, while it is
         self._gateway: str | None = None  # the one to try first, where it is not the client's own
-        self._acknowledger = Acknowledger[int](str(source), self._acknowledge, self._attached.wait)
+        self._acknowledger = Acknowledger[int](str(source), self._acknowledge, self._attached)
         self._loss: ClientError | None = None
         self._removed = False
 
@@ -68,7 +68,8 @@ class Feed(ItemSupply[Message | Gap]):
             except ConnectionFailed as exc:
                 logger.debug("%s: acknowledging %d: %s", self.source, offset, exc)
         path = subscription_path(self.source.subscription, "/ack")
-        await self._link.http("POST", path, body=Acknowledgement(delivery_id=delivery_id))
+        async with self._link.aside:
+            await self._link.http("POST", path, body=Acknowledgement(delivery_id=delivery_id))
 
     def done_with(self, item: Message) -> None:
         if self.source.durable:

@@ -45,7 +45,8 @@ class GroupFeed(ItemSupply[GroupMessage | GroupGap]):
         self.count: int | None = None
         self._link = link
         self._reconnect = reconnect
-        self._acknowledger = Acknowledger[Mark](str(selection), self._send, self._wait_connected)
+        self._attached = asyncio.Event()  # all parts are
+        self._acknowledger = Acknowledger[Mark](str(selection), self._send, self._attached)
         self._parts: list[GroupPart] = []
         self._gateways: dict[GroupPart, frozenset[str]] = {}  # the other ones, as each part was told first
         self._confirmed: set[GroupPart] = set()  # that they have no member
@@ -110,7 +111,6 @@ class GroupFeed(ItemSupply[GroupMessage | GroupGap]):
 
     async def _leave_all(self) -> None:
         for part in self._parts:
-            part.reachable.set()  # who waits for it looks again
             await part.detach()
 
     def _finish(self) -> None:
@@ -130,10 +130,6 @@ class GroupFeed(ItemSupply[GroupMessage | GroupGap]):
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not (self._any_ended and _is_missing(outcome)):
                 raise outcome
-
-    async def _wait_connected(self) -> None:
-        for part in list(self._parts):
-            await part.reachable.wait()
 
     # --- for the parts (GroupOwner) ---
 
@@ -182,6 +178,12 @@ class GroupFeed(ItemSupply[GroupMessage | GroupGap]):
             return True  # there may be members elsewhere, or new ones
         self._finish()
         return False
+
+    def attachment_changed(self) -> None:
+        if all(part.is_attached for part in self._parts):
+            self._attached.set()
+        else:
+            self._attached.clear()
 
     async def refused(self, error: RequestRefused) -> bool:
         """Some of a list may be gone, which a site that is asked for it anew refuses."""

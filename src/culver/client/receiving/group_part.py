@@ -54,6 +54,9 @@ class GroupOwner(Protocol):
 
     def worth_another_try(self, error: ClientError) -> bool: ...
 
+    def attachment_changed(self) -> None:
+        """A part has been attached, or is not any more."""
+
 
 class GroupPart:
     """`run` is a task of the owner's. `gateway` is the address, or None for that of the client."""
@@ -67,7 +70,7 @@ class GroupPart:
         """How many members there were when it was followed."""
         self.is_empty = True
         """Whether there was none then, and none has received anything since."""
-        self.reachable = asyncio.Event()
+        self.is_attached = False
         self._owner = owner
         self._link = link
         self._selection = selection
@@ -127,6 +130,7 @@ class GroupPart:
     async def detach(self) -> None:
         """End what the site holds on the connection; a lost connection has ended it already."""
         connection, self._connection = self._connection, None
+        self._note_attached(False)
         if connection is not None:
             await _leave(connection, self._group)
 
@@ -138,19 +142,19 @@ class GroupPart:
             answer = await connection.follow(self, self._selection.follow(self.progress.resume_after()))
         if self._loss is None and not self._ended:
             self._connection, self._group = connection, answer.group
-            self.reachable.set()
+            self._note_attached(True)
         self.count, self.is_empty = answer.count, answer.count == 0
         self._owner.followed(self, answer)
 
     async def _acknowledge_aside(self, offset: int) -> None:
         """Without being followed, as while the reader catches up: a group that gets nothing stands in."""
-        async with self._link.attaching:
+        async with self._link.aside:
             connection = await self._link.stream_connection(self.gateway)
             answer = await connection.follow(_Ignored(), self._selection.follow(_END))
-        try:
-            await connection.request(Ack(group=answer.group, offset=offset))
-        finally:
-            await _leave(connection, answer.group)
+            try:
+                await connection.request(Ack(group=answer.group, offset=offset))
+            finally:
+                await _leave(connection, answer.group)
 
     async def _wait_before_another_try(self, error: ClientError) -> None:
         if not self._owner.worth_another_try(error):
@@ -158,6 +162,10 @@ class GroupPart:
         delay = next(self._delays)
         logger.warning("%s: %s; trying again in %.1f s", self._selection, error, delay)
         await asyncio.sleep(delay)
+
+    def _note_attached(self, is_attached: bool) -> None:
+        self.is_attached = is_attached
+        self._owner.attachment_changed()
 
     # --- for the connection (GroupReceiver) ---
 
@@ -187,8 +195,7 @@ class GroupPart:
         self._ended = error is None
         self._loss = error
         self._connection = None
-        if error is not None:
-            self.reachable.clear()
+        self._note_attached(False)
         self._interrupted.set()
 
 
