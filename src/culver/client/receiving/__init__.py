@@ -3,6 +3,7 @@
 received_messages    what readers get
 message_buffer       what has come and is not yet taken
 streams              what readers iterate over
+item_supply          what streams read from
 acknowledgements     sends the newest acknowledgement, one at a time
 subscription_source  one subscription: how it is attached, and attached again
 feed                 feeds the stream of one subscription
