@@ -397,7 +397,7 @@ def test_many_streams_spread_over_connections(tmp_path: Path, durable: int, live
 
 
 @pytest.mark.thorough
-@pytest.mark.slow(seconds=120)
+@pytest.mark.slow(seconds=200)
 @pytest.mark.timeout(900)
 def test_ten_thousand_streams_spread_over_connections(tmp_path: Path) -> None:
     async def scenario() -> None:
