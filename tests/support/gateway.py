@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from culver.config import Settings
 from culver.gateway.app import create_app
 from culver.gateway.server.gateway_server import GatewayServer
+from culver.site import RunningSite
 from support.fake_site import FakeSite
 
 
@@ -38,7 +39,7 @@ async def memory_client(site: FakeSite, **headers: str) -> AsyncIterator[httpx.A
 
 @asynccontextmanager
 async def served(
-    site: FakeSite,
+    site: FakeSite | RunningSite,
     *,
     heartbeat_seconds: float = 15.0,
     head_seconds: float = 30.0,

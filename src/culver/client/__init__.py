@@ -11,8 +11,14 @@ from culver.lazy import lazy_names
 if TYPE_CHECKING:
     from culver.client.async_client import Client as Client, ClientState as ClientState, connect as connect
     from culver.client.event_encoding import encode_event as encode_event
-    from culver.client.feed import Stream as Stream
-    from culver.client.message_buffer import Message as Message, SyncMessage as SyncMessage
+    from culver.client.receiving.received_messages import (
+        GroupGap as GroupGap,
+        GroupMessage as GroupMessage,
+        Message as Message,
+        SyncGroupMessage as SyncGroupMessage,
+        SyncMessage as SyncMessage,
+    )
+    from culver.client.receiving.streams import GroupStream as GroupStream, Stream as Stream
     from culver.client.row_pieces import (
         ARROW_STREAM as ARROW_STREAM,
         RowsLike as RowsLike,
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from culver.client.site_address import DEFAULT_URL as DEFAULT_URL, VARIABLE as VARIABLE
     from culver.client.sync_client import (
         SyncClient as SyncClient,
+        SyncGroupStream as SyncGroupStream,
         SyncStream as SyncStream,
         connect_sync as connect_sync,
     )

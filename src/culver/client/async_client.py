@@ -2,38 +2,34 @@
 
 import asyncio
 import enum
-import functools
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
-from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from culver.client.event_encoding import EventLike, encode_event, encode_events
-from culver.client.feed import Feed, Stream
+from culver.client.event_encoding import EventLike, encode_events
 from culver.client.link import Link, set_path, subscription_path
-from culver.client.message_buffer import Message
 from culver.client.publisher import Publisher
+from culver.client.receiving.feed import Feed
+from culver.client.receiving.group_feed import GroupFeed
+from culver.client.receiving.group_selection import GroupSelection
+from culver.client.receiving.item_supply import ItemSupply
+from culver.client.receiving.received_messages import GroupGap, GroupMessage, Message
+from culver.client.receiving.streams import GroupStream, Stream
+from culver.client.receiving.subscription_source import Source
 from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 from culver.client.site_address import default_url, parse_address
-from culver.client.subscription_source import Source
+from culver.client.site_calls import SiteCalls
 from culver.errors import ClientError, InvalidRequest, RequestRefused
 from culver.messages import (
     AcceptedRows,
-    Clauses,
-    FilterTest,
-    FilterText,
-    FilterTrial,
-    ForgottenSite,
     Gap,
     Mailbox,
     MailboxLimits,
     NewDeliveryTarget,
-    NewSlice,
     NewSubscription,
-    OverlayStatus,
     Receipt,
     RemovedSet,
     Replacement,
@@ -48,6 +44,8 @@ from culver.messages import (
 # A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
 _MESSAGE_BYTES = 512 * 1024
 
+AckMode = Literal["auto", "manual"]
+
 Page = TypeVar("Page", SubscriptionPage, SetPage)
 
 
@@ -56,7 +54,7 @@ class SubscribeOptions(TypedDict, total=False):
 
     durable: str | None
     scheme: str | None
-    ack: Literal["auto", "manual"]
+    ack: AckMode
 
 
 class ClientState(enum.Enum):
@@ -65,7 +63,7 @@ class ClientState(enum.Enum):
     CLOSED = "closed"
 
 
-class Client:
+class Client(SiteCalls):
     """A connection to a site, for one event loop. Use it as `async with`; nothing is sent before the first
     call. `url` defaults to CULVER_URL, and that to a site on this machine.
 
@@ -99,9 +97,11 @@ class Client:
         self._timeout_seconds = timeout_seconds
         self._wait_seconds = wait_seconds
         self._max_in_flight = max_in_flight
-        self._new_feed = functools.partial(
-            Feed, reconnect=reconnect, buffer_count=buffer_count, buffer_bytes=buffer_bytes
-        )
+        self._feed_options: dict[str, Any] = {
+            "reconnect": reconnect,
+            "buffer_count": buffer_count,
+            "buffer_bytes": buffer_bytes,
+        }
         self._state = ClientState.UNOPENED
         self._feeds: set[asyncio.Task[None]] = set()
         self.gaps = 0
@@ -198,7 +198,7 @@ class Client:
         *,
         durable: str | None = None,
         scheme: str | None = None,
-        ack: Literal["auto", "manual"] = "auto",
+        ack: AckMode = "auto",
         gaps: bool = False,
     ) -> Stream[Message] | Stream[Message | Gap]:
         """The events that satisfy a filter, as an asynchronous iterator.
@@ -213,12 +213,74 @@ class Client:
         A gap is yielded as a Gap with `gaps=True`; otherwise it is logged as a warning and counted.
         """
         link = self._open_link()
-        if ack not in ("auto", "manual"):
-            raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
+        _check_ack(ack)
         if durable is None and filter_text is None:
             raise InvalidRequest("a live subscription needs a filter", field="filter")
-        feed = self._new_feed(link, Source(durable, filter_text, scheme))
+        feed = Feed(link, Source(durable, filter_text, scheme), **self._feed_options)
         return Stream[Any](
+            feed, self._spawn, automatic=ack == "auto", yield_gaps=gaps, count_gap=self._count_gap
+        )
+
+    @overload
+    def subscribe_set(
+        self, name: str, *, gaps: Literal[False] = False, ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage]: ...
+
+    @overload
+    def subscribe_set(
+        self, name: str, *, gaps: Literal[True], ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage | GroupGap]: ...
+
+    def subscribe_set(
+        self, name: str, *, gaps: bool = False, ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage] | GroupStream[GroupMessage | GroupGap]:
+        """The events of all subscriptions of a set as one stream, also of those that are added later. An event comes
+        once, with all subscriptions that it is for (once from each gateway, where a site has several).
+
+        `ack` and `gaps` are as in `subscribe`; acknowledging a message covers all before it in the stream, for every
+        subscription of the group. RequestRefused where there is no such set; the stream ends when it is removed.
+        """
+        return self._group_stream(GroupSelection(set_name=name), ack, gaps)
+
+    @overload
+    def subscribe_prefix(
+        self, prefix: str, *, gaps: Literal[False] = False, ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage]: ...
+
+    @overload
+    def subscribe_prefix(
+        self, prefix: str, *, gaps: Literal[True], ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage | GroupGap]: ...
+
+    def subscribe_prefix(
+        self, prefix: str, *, gaps: bool = False, ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage] | GroupStream[GroupMessage | GroupGap]:
+        """As `subscribe_set`, for all durable subscriptions whose ids begin with a prefix. There may be none yet, and
+        the stream does not end with the last one."""
+        return self._group_stream(GroupSelection(prefix=prefix), ack, gaps)
+
+    @overload
+    def subscribe_group(
+        self, subscriptions: Iterable[str], *, gaps: Literal[False] = False, ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage]: ...
+
+    @overload
+    def subscribe_group(
+        self, subscriptions: Iterable[str], *, gaps: Literal[True], ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage | GroupGap]: ...
+
+    def subscribe_group(
+        self, subscriptions: Iterable[str], *, gaps: bool = False, ack: AckMode = "auto"
+    ) -> GroupStream[GroupMessage] | GroupStream[GroupMessage | GroupGap]:
+        """As `subscribe_set`, for up to 10,000 durable subscriptions by their ids. All of them must exist; the stream
+        ends when all of them are removed."""
+        return self._group_stream(GroupSelection(subscriptions=subscriptions), ack, gaps)
+
+    def _group_stream(self, selection: GroupSelection, ack: str, gaps: bool) -> GroupStream[Any]:
+        link = self._open_link()
+        _check_ack(ack)
+        feed = GroupFeed(link, selection, **self._feed_options)
+        return GroupStream[Any](
             feed, self._spawn, automatic=ack == "auto", yield_gaps=gaps, count_gap=self._count_gap
         )
 
@@ -351,55 +413,6 @@ class Client:
         """End all subscriptions of a set and drop their mailboxes; returns how many there were."""
         return (await self._open_link().ask(RemovedSet, "DELETE", set_path(name))).removed
 
-    # --- filters and the site ---
-
-    async def test_filter(self, filter_text: str, event: EventLike) -> FilterTest:
-        """Whether an event matches a filter, and by which clause; nothing is published."""
-        body = FilterTrial(filter=filter_text, event=msgspec.Raw(encode_event(event)))
-        return await self._open_link().ask(FilterTest, "POST", "/v1/filters/test", body=body)
-
-    async def explain_filter(self, filter_text: str) -> list[str]:
-        """The clauses that a filter is normalised to; an event matches when it satisfies one of them."""
-        body = FilterText(filter=filter_text)
-        return list((await self._open_link().ask(Clauses, "POST", "/v1/filters/explain", body=body)).clauses)
-
-    async def ready(self) -> bool:
-        """Whether published events reach subscribers now."""
-        status, _ = await self._open_link().http("GET", "/readyz", accept=(503,))
-        return status == 200
-
-    async def status(self) -> dict[str, Any]:
-        """The site's account of itself: engine, log positions, subscriptions."""
-        return await self._open_link().ask(dict[str, Any], "GET", "/readyz", accept=(503,))
-
-    async def pipeline(self) -> dict[str, Any]:
-        """What each operator and each slice of the site's pipeline has done since the start, and what waits."""
-        return await self._open_link().ask(dict[str, Any], "GET", "/v1/pipeline")
-
-    async def slices(self) -> dict[str, Any]:
-        """What each slice of the site's index holds and does, and how it is divided."""
-        return await self._open_link().ask(dict[str, Any], "GET", "/v1/slices")
-
-    async def add_slice(self, split: int | None = None) -> dict[str, Any]:
-        """Add a slice that takes half of slice `split`, or of the most loaded one; the slices that there are then."""
-        return await self._open_link().ask(dict[str, Any], "POST", "/v1/slices", body=NewSlice(split=split))
-
-    async def remove_slice(self, number: int) -> dict[str, Any]:
-        """Have a slice's neighbours take over what it has; the slices that there are then, numbered anew."""
-        return await self._open_link().ask(dict[str, Any], "DELETE", f"/v1/slices/{number}")
-
-    async def overlay(self) -> OverlayStatus:
-        """The other sites of the overlay, the links to them and what travels. Raises RequestRefused where the site is
-        in no overlay."""
-        return await self._open_link().ask(OverlayStatus, "GET", "/v1/overlay")
-
-    async def forget_site(self, name: str) -> ForgottenSite:
-        """Have the site forget another one that does not come back, and drop what waits for it. Raises RequestRefused
-        for a name that the site does not know, and while it can reach the other one."""
-        return await self._open_link().ask(
-            ForgottenSite, "DELETE", f"/v1/overlay/sites/{quote(name, safe='')}"
-        )
-
     # --- inside ---
 
     def _open_link(self) -> Link:
@@ -420,18 +433,23 @@ class Client:
             if after is None:
                 return
 
-    def _spawn(self, feed: Feed) -> "asyncio.Task[None]":
+    def _spawn(self, feed: ItemSupply[Any]) -> "asyncio.Task[None]":
         self._open_link()
-        task = asyncio.create_task(feed.run(), name=f"culver-client {feed.source}")
+        task = asyncio.create_task(feed.run(), name="culver-client stream")
         self._feeds.add(task)
         task.add_done_callback(self._feeds.discard)
         return task
 
-    def _count_gap(self, gap: Gap) -> None:
+    def _count_gap(self) -> None:
         self.gaps += 1
 
 
 connect = Client
+
+
+def _check_ack(ack: str) -> None:
+    if ack not in ("auto", "manual"):
+        raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
 
 
 def _fits_a_message(events: Sequence[bytes]) -> bool:

@@ -1,4 +1,4 @@
-"""The client's way to the site: a WebSocket and an HTTP client, each opened when it is first needed.
+"""The client's way to the site: WebSockets and an HTTP client, each opened when it is first needed.
 
 A site may have several gateways. One that does not have a subscription names the one that has it: over HTTP by a
 redirection, which is followed here; over the WebSocket by an error, after which the subscription's feed asks for a
@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from culver.client.connection_pool import ConnectionPool
 from culver.client.error_boundary import encode_message, http_errors, refusal
 from culver.client.site_address import Address, parse_address
 from culver.client.websocket_connection import Connection
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import httpx
 
 Answer = TypeVar("Answer")
+
+_ATTACHING = 64
+_ASIDE = 16
 
 # What a proxy answers in place of a site that is starting or away, and a site that is full or stopping.
 _NOT_THERE_YET = (502, 503, 504)
@@ -33,22 +37,32 @@ class Link:
     def __init__(self, address: Address, timeout_seconds: float) -> None:
         self.address = address
         self._timeout_seconds = timeout_seconds
-        self._connections: dict[str, Connection] = {}  # by the gateway's address
-        self._opening = asyncio.Lock()
+        self._pools: dict[str, ConnectionPool] = {}  # by the gateway's address
+        self._claims: dict[str, object] = {}
+        self.attaching = asyncio.Semaphore(_ATTACHING)
+        """Held while a stream is put on a connection: thousands that start at once would else wait for one another
+        longer than a request may take."""
+        self.aside = asyncio.Semaphore(_ASIDE)
+        """Held while a stream that is not on a connection acknowledges."""
         self._http: httpx.AsyncClient | None = None
         self._closed = False
 
-    async def connection(self, url: str | None = None) -> Connection:
-        """The WebSocket connection to the site or a gateway, opened now if there is none. Raises ConnectionFailed."""
-        address = self.address if url is None else parse_address(url)
-        async with self._opening:
-            if self._closed:
-                raise ClientError("the client is closed")
-            connection = self._connections.get(address.http)
-            if connection is None or connection.lost:
-                connection = await Connection.open(address, self._timeout_seconds)
-                self._connections[address.http] = connection
-            return connection
+    async def connection(self) -> Connection:
+        """The WebSocket connection to the site, opened now if there is none. Raises ConnectionFailed."""
+        return await self._pool(None).first()
+
+    async def stream_connection(self, url: str | None = None) -> Connection:
+        """A connection to the site or a gateway that has room for one more stream, which is to be put on it in the
+        same turn of the loop. Raises ConnectionFailed."""
+        return await self._pool(url).with_room()
+
+    def claim(self, subscription: str, owner: object) -> bool:
+        """Whether nobody but `owner` receives a durable subscription; from now on, nobody else does."""
+        return self._claims.setdefault(subscription, owner) is owner
+
+    def give_up(self, subscription: str, owner: object) -> None:
+        if self._claims.get(subscription) is owner:
+            del self._claims[subscription]
 
     async def wait_for_site(self, wait_seconds: float) -> None:
         """Open the connection to the site, trying again while it is not there yet. Raises ConnectionFailed when the
@@ -121,12 +135,19 @@ class Link:
 
     async def close(self) -> None:
         self._closed = True
-        async with self._opening:
-            connections, self._connections = self._connections, {}
-        for connection in connections.values():
-            await connection.close()
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.close()
         if self._http is not None:
             await self._http.aclose()
+
+    def _pool(self, url: str | None) -> ConnectionPool:
+        if self._closed:
+            raise ClientError("the client is closed")
+        address = self.address if url is None else parse_address(url)
+        if address.http not in self._pools:
+            self._pools[address.http] = ConnectionPool(address, self._timeout_seconds)
+        return self._pools[address.http]
 
     def _http_client(self) -> "httpx.AsyncClient":
         if self._closed:

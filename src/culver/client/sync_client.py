@@ -6,16 +6,22 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from culver.client.async_client import Client, SubscribeOptions
+from culver.client.async_client import AckMode, Client, SubscribeOptions
 from culver.client.event_encoding import EventLike
-from culver.client.feed import Stream
-from culver.client.message_buffer import Message, SyncMessage
+from culver.client.receiving.received_messages import (
+    GroupGap,
+    GroupMessage,
+    Message,
+    SyncGroupMessage,
+    SyncMessage,
+)
+from culver.client.receiving.streams import GroupStream, ItemStream, Stream
 from culver.errors import ClientError
 from culver.loop_thread import LoopThread
 from culver.messages import FilterWarning, Gap, Receipt
 
 Result = TypeVar("Result")
-SyncItem = TypeVar("SyncItem", bound=SyncMessage | Gap)
+SyncItem = TypeVar("SyncItem", bound=SyncMessage | SyncGroupMessage | Gap | GroupGap)
 
 P = ParamSpec("P")
 
@@ -105,6 +111,54 @@ class SyncClient:
 
         return SyncStream(self, self._run(make()))
 
+    @overload
+    def subscribe_set(
+        self, name: str, *, gaps: Literal[False] = False, ack: AckMode = "auto"
+    ) -> "SyncGroupStream[SyncGroupMessage]": ...
+
+    @overload
+    def subscribe_set(
+        self, name: str, *, gaps: Literal[True], ack: AckMode = "auto"
+    ) -> "SyncGroupStream[SyncGroupMessage | GroupGap]": ...
+
+    def subscribe_set(self, name: str, **options: Any) -> "SyncGroupStream[Any]":
+        """As Client.subscribe_set, as a plain iterator."""
+        return self._group(lambda: self._client.subscribe_set(name, **options))
+
+    @overload
+    def subscribe_prefix(
+        self, prefix: str, *, gaps: Literal[False] = False, ack: AckMode = "auto"
+    ) -> "SyncGroupStream[SyncGroupMessage]": ...
+
+    @overload
+    def subscribe_prefix(
+        self, prefix: str, *, gaps: Literal[True], ack: AckMode = "auto"
+    ) -> "SyncGroupStream[SyncGroupMessage | GroupGap]": ...
+
+    def subscribe_prefix(self, prefix: str, **options: Any) -> "SyncGroupStream[Any]":
+        """As Client.subscribe_prefix, as a plain iterator."""
+        return self._group(lambda: self._client.subscribe_prefix(prefix, **options))
+
+    @overload
+    def subscribe_group(
+        self, subscriptions: Iterable[str], *, gaps: Literal[False] = False, ack: AckMode = "auto"
+    ) -> "SyncGroupStream[SyncGroupMessage]": ...
+
+    @overload
+    def subscribe_group(
+        self, subscriptions: Iterable[str], *, gaps: Literal[True], ack: AckMode = "auto"
+    ) -> "SyncGroupStream[SyncGroupMessage | GroupGap]": ...
+
+    def subscribe_group(self, subscriptions: Iterable[str], **options: Any) -> "SyncGroupStream[Any]":
+        """As Client.subscribe_group, as a plain iterator."""
+        return self._group(lambda: self._client.subscribe_group(subscriptions, **options))
+
+    def _group(self, subscribe: Callable[[], GroupStream[Any]]) -> "SyncGroupStream[Any]":
+        async def make() -> GroupStream[Any]:
+            return subscribe()
+
+        return SyncGroupStream(self, self._run(make()))
+
     publish = _blocking(Client.publish)
     create_subscription = _blocking(Client.create_subscription)
     replace_subscription = _blocking(Client.replace_subscription)
@@ -136,24 +190,15 @@ class SyncClient:
         return self._thread
 
 
-class SyncStream(Generic[SyncItem]):
-    """As Stream, a plain iterator and context manager."""
+AsyncStream = TypeVar("AsyncStream", bound=ItemStream[Any, Any])
 
-    def __init__(self, client: SyncClient, stream: Stream[Any]) -> None:
+
+class SyncItemStream(Generic[SyncItem, AsyncStream]):
+    """As ItemStream, a plain iterator and context manager."""
+
+    def __init__(self, client: SyncClient, stream: AsyncStream) -> None:
         self._client = client
         self._stream = stream
-
-    @property
-    def subscription(self) -> str:
-        return self._stream.subscription
-
-    @property
-    def since(self) -> int | None:
-        return self._stream.since
-
-    @property
-    def warnings(self) -> tuple[FilterWarning, ...]:
-        return self._stream.warnings
 
     @property
     def gaps(self) -> int:
@@ -174,7 +219,7 @@ class SyncStream(Generic[SyncItem]):
     def next(self, timeout_seconds: float | None) -> SyncItem | None:
         """The next item; None when the time is up or the subscription has ended."""
 
-        async def take() -> Message | Gap | None:
+        async def take() -> Any:
             # The limit lies inside the loop: outside, an item could be taken and nobody left to get it.
             try:
                 async with asyncio.timeout(timeout_seconds):
@@ -182,13 +227,17 @@ class SyncStream(Generic[SyncItem]):
             except TimeoutError:
                 return None
 
-        item: Any = self._client._run(take())
+        return cast(SyncItem | None, self._blocking_form(self._client._run(take())))
+
+    def _blocking_form(self, item: Any) -> Any:
+        def acknowledge(_: object) -> None:
+            self._client._run(item.ack())
+
         if isinstance(item, Message):
-            acknowledge = item.ack
-            item = SyncMessage(
-                item.event, item.offset, item.subscription, lambda _offset: self._client._run(acknowledge())
-            )
-        return cast(SyncItem | None, item)
+            return SyncMessage(item.event, item.offset, item.subscription, acknowledge)
+        if isinstance(item, GroupMessage):
+            return SyncGroupMessage(item.event, item.offset, item.subscriptions, acknowledge, item.mark)
+        return item
 
     def close(self) -> None:
         self._client._run(self._stream.close())
@@ -199,6 +248,30 @@ class SyncStream(Generic[SyncItem]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class SyncStream(SyncItemStream[SyncItem, Stream[Any]]):
+    """As Stream, a plain iterator and context manager."""
+
+    @property
+    def subscription(self) -> str:
+        return self._stream.subscription
+
+    @property
+    def since(self) -> int | None:
+        return self._stream.since
+
+    @property
+    def warnings(self) -> tuple[FilterWarning, ...]:
+        return self._stream.warnings
+
+
+class SyncGroupStream(SyncItemStream[SyncItem, GroupStream[Any]]):
+    """As GroupStream, a plain iterator and context manager."""
+
+    @property
+    def count(self) -> int | None:
+        return self._stream.count
 
 
 connect_sync = SyncClient

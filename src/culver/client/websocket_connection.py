@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -25,6 +25,8 @@ from culver.messages import (
     Ended,
     EventFor,
     Events,
+    Follow,
+    Followed,
     Gap,
     GapFor,
     Refusal,
@@ -64,6 +66,24 @@ class Receiver(Protocol):
         """Nothing follows on this connection. Without an error, the subscription was removed or has expired."""
 
 
+class GroupEvent(NamedTuple):
+    """An event, and the members of a group that it is for."""
+
+    offset: int
+    event: Any
+    names: Sequence[str]
+
+
+class GroupReceiver(Protocol):
+    """Takes what comes for one group, as Receiver does for one subscription."""
+
+    def deliver(self, events: Sequence[GroupEvent], size: int) -> None: ...
+
+    def gap(self, gap: GapFor, names: Sequence[str]) -> None: ...
+
+    def ended(self, error: ClientError | None) -> None: ...
+
+
 class Connection:
     """Open from the start; usable until `lost`. The owner closes it."""
 
@@ -75,6 +95,8 @@ class Connection:
         self._pending: dict[int, asyncio.Future[ServerMessage]] = {}
         self._arrivals: dict[int, Receiver] = {}
         self._receivers: dict[str, Receiver] = {}
+        self._group_arrivals: dict[int, GroupReceiver] = {}
+        self._groups: dict[int, GroupReceiver] = {}
         self._farewells: set[asyncio.Task[Any]] = set()
         self._failure: ConnectionFailed | None = None
         self._reader = asyncio.create_task(self._read(), name="culver-client-reader")
@@ -98,6 +120,11 @@ class Connection:
     @property
     def lost(self) -> bool:
         return self._failure is not None
+
+    @property
+    def load(self) -> int:
+        """How many subscriptions and groups are on it, or about to be."""
+        return len(self._receivers) + len(self._arrivals) + len(self._groups) + len(self._group_arrivals)
 
     async def publish(self, encode: Callable[[int], bytes]) -> "asyncio.Future[ServerMessage]":
         """Send a message of publications, encoded with its reference, and return the future of its answer, which has
@@ -142,12 +169,26 @@ class Connection:
         finally:
             self._arrivals.pop(reference, None)
 
-    def receives(self, subscription: str) -> bool:
-        return subscription in self._receivers
+    async def follow(self, receiver: GroupReceiver, message: Follow) -> Followed:
+        """From the answer on, what comes for the group goes to `receiver`."""
+        reference = next(self._references)
+        self._group_arrivals[reference] = receiver
+        try:
+            return self._expect(Followed, await self._exchange(reference, _encode(message, reference)))
+        except BaseException:
+            for group in [group for group, each in self._groups.items() if each is receiver]:
+                self.release(group)
+                self._refuse(group)
+            raise
+        finally:
+            self._group_arrivals.pop(reference, None)
 
-    def release(self, subscription: str) -> None:
-        """What still comes for the subscription is ignored."""
-        self._receivers.pop(subscription, None)
+    def release(self, key: str | int) -> None:
+        """What still comes for the subscription or the group is ignored."""
+        if isinstance(key, str):
+            self._receivers.pop(key, None)
+        else:
+            self._groups.pop(key, None)
 
     async def close(self) -> None:
         await self._socket.close()
@@ -215,16 +256,14 @@ class Connection:
         match message:
             case Events(events):
                 self._deliver(events, len(text))
-            case GapFor(start, end, dropped, reason, to):
-                for name in to:
-                    if (receiver := self._receivers.get(name)) is not None:
-                        receiver.gap(Gap(name, start, end, dropped, reason))
-            case Ended(subscription=str(name)):
-                if (receiver := self._receivers.pop(name, None)) is not None:
-                    receiver.ended(None)
-            case Refusal(ref=msgspec.UNSET, subscription=str(name)):
-                if (receiver := self._receivers.pop(name, None)) is not None:
-                    receiver.ended(refusal(msgspec.json.decode(text)))
+            case GapFor():
+                self._announce(message)
+            case Ended(subscription=str(key)) | Ended(group=int(key)):
+                self._finish(key, None)
+            case (
+                Refusal(ref=msgspec.UNSET, subscription=str(key)) | Refusal(ref=msgspec.UNSET, group=int(key))
+            ):
+                self._finish(key, refusal(msgspec.json.decode(text)))
             case Refusal():
                 self._answer(message, refusal(msgspec.json.decode(text)))
             case _:
@@ -232,13 +271,36 @@ class Connection:
 
     def _deliver(self, events: Sequence[EventFor], size: int) -> None:
         deliveries: dict[str, list[DeliveredEvent]] = {}
+        groups: dict[str, list[GroupEvent]] = {}
         for each in events:
             for name in each.to:
                 delivered = DeliveredEvent(f"{name}:{each.offset}", each.offset, each.event)
                 deliveries.setdefault(name, []).append(delivered)
+            for group, names in each.groups.items():
+                groups.setdefault(group, []).append(GroupEvent(each.offset, each.event, names))
         for name, those in deliveries.items():
             if (receiver := self._receivers.get(name)) is not None:
                 receiver.deliver(those, size * len(those) // len(events))
+        for group, these in groups.items():
+            if (follower := self._group(group)) is not None:
+                follower.deliver(these, size * len(these) // len(events))
+
+    def _announce(self, gap: GapFor) -> None:
+        for name in gap.to:
+            if (receiver := self._receivers.get(name)) is not None:
+                receiver.gap(Gap(name, gap.start, gap.end, gap.dropped, gap.reason))
+        for group, names in gap.groups.items():
+            if (follower := self._group(group)) is not None:
+                follower.gap(gap, names)
+
+    def _group(self, number: str) -> GroupReceiver | None:
+        return self._groups.get(int(number)) if number.isdecimal() else None
+
+    def _finish(self, key: str | int, error: RequestRefused | None) -> None:
+        receiver: Receiver | GroupReceiver | None
+        receiver = self._receivers.pop(key, None) if isinstance(key, str) else self._groups.pop(key, None)
+        if receiver is not None:
+            receiver.ended(error)
 
     def _answer(self, message: ServerMessage, error: RequestRefused | None) -> None:
         reference: Any = getattr(message, "ref", None)
@@ -246,8 +308,10 @@ class Connection:
         if answer is None or answer.done():
             if error is not None and reference in (None, msgspec.UNSET):
                 self._take_unaddressed(error)
-            if isinstance(message, Subscribed) and not self.receives(message.subscription):
+            if isinstance(message, Subscribed) and message.subscription not in self._receivers:
                 self._refuse(message.subscription)
+            elif isinstance(message, Followed):
+                self._refuse(message.group)
             return
         if error is not None:
             answer.set_exception(error)
@@ -255,6 +319,8 @@ class Connection:
         if isinstance(message, Subscribed) and reference in self._arrivals:
             # Deliveries may follow in the very next message, before the waiting coroutine runs again.
             self._receivers[message.subscription] = self._arrivals[reference]
+        elif isinstance(message, Followed) and reference in self._group_arrivals:
+            self._groups[message.group] = self._group_arrivals[reference]
         answer.set_result(message)
 
     def _take_unaddressed(self, error: RequestRefused) -> None:
@@ -273,9 +339,10 @@ class Connection:
         else:
             logger.warning("%s reports: %s", self._url, error)
 
-    def _refuse(self, subscription: str) -> None:
+    def _refuse(self, key: str | int) -> None:
         """Whoever asked for it gave up before the answer came: have the site stop sending."""
-        self._part_with(self.request(Detach(subscription=subscription)))
+        message = Detach(subscription=key) if isinstance(key, str) else Detach(group=key)
+        self._part_with(self.request(message))
 
     def _part_with(self, farewell: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(farewell)
@@ -294,8 +361,9 @@ class Connection:
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(self._failed())
-        receivers, self._receivers = self._receivers, {}
-        for receiver in receivers.values():
+        receivers: list[Receiver | GroupReceiver] = [*self._receivers.values(), *self._groups.values()]
+        self._receivers, self._groups = {}, {}
+        for receiver in receivers:
             receiver.ended(failure)
 
     def _failed(self) -> ConnectionFailed:

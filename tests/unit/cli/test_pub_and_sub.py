@@ -350,3 +350,53 @@ def test_rows_that_are_wrong_are_named(
     _stdin(monkeypatch, b'["ACME", 1]\n["ACME", null]\n')
     assert main(["subs", "load", "quotes", "symbol = ? AND close >= ?", "-"]) == 2
     assert "line 2: the value for parameter 2 is null" in capsys.readouterr().err
+
+
+# --- sub --set and --prefix -----------------------------------------------------------------------------
+
+
+def test_events_of_a_set_are_lines_with_the_subscriptions_that_they_are_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, site: FakeSite
+) -> None:
+    rows = tmp_path / "rows.ndjson"
+    rows.write_text("[1]\n[2]\n[1]\n[1]\n[1]\n")
+    assert main(["subs", "load", "quotes", "n >= ?", str(rows)]) == 0
+    assert main(["pub", '[{"n": 1}, {"n": 2}]']) == 0
+    capsys.readouterr()
+    assert main(["sub", "--set", "quotes", "--count", "1"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "following 5 subscriptions\n"
+    assert shown.out == '0  quotes.0,quotes.2,quotes.3,+1  {"n": 1}\n'
+    assert site.acknowledged["quotes.0"] == 0
+    assert main(["sub", "--prefix", "quotes.1", "--count", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "offset": 1,
+        "subscriptions": ["quotes.1"],
+        "event": {"n": 2},
+    }
+
+
+def test_a_set_that_does_not_exist_is_named_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sub", "--set", "quots"]) == 1
+    assert "there is no set 'quots'; the site has no sets" in capsys.readouterr().err
+    with pytest.MonkeyPatch.context() as patch:
+        _stdin(patch, b"[1]\n")
+        assert main(["subs", "load", "quotes", "n >= ?", "-"]) == 0
+    capsys.readouterr()
+    assert main(["sub", "--set", "quots"]) == 1
+    assert "there is no set 'quots'; did you mean quotes?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "excess"),
+    [
+        (["--set", "quotes", "n > 0"], "leave out FILTER"),
+        (["--prefix", "a", "--durable", "b"], "leave out --durable"),
+        (["--set", "quotes", "--prefix", "q", "--scheme", "counting"], "leave out --prefix and --scheme"),
+    ],
+)
+def test_a_set_or_a_prefix_takes_no_filter_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], excess: str
+) -> None:
+    assert main(["sub", *arguments]) == 2
+    assert excess in capsys.readouterr().err

@@ -1,4 +1,5 @@
-from culver.client.message_buffer import Buffer, Message
+from culver.client.receiving.message_buffer import Buffer
+from culver.client.receiving.received_messages import Message
 from culver.messages import DeliveredEvent, Gap
 
 

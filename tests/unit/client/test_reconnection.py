@@ -19,7 +19,7 @@ def _site() -> FakeSite:
 
 @pytest.fixture(autouse=True)
 def _quick_reconnection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("culver.client.feed.backoff", lambda _: iter([0.01] * 1000))
+    monkeypatch.setattr("culver.client.receiving.feed.backoff", lambda _: iter([0.01] * 1000))
 
 
 def test_a_durable_subscription_goes_on_after_a_lost_connection() -> None:

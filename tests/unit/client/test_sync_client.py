@@ -40,6 +40,30 @@ def test_durable_messages_are_acknowledged(url: str) -> None:
             assert next(stream)["n"] == 1
 
 
+def test_groups_are_followed_without_asyncio(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        client.subscribe_many("n >= ?", [[0], [1]], name="quotes")
+        with (
+            client.subscribe_set("quotes", ack="manual") as quotes,
+            client.subscribe_prefix("quotes.1", gaps=True) as prefix,
+            client.subscribe_group(["quotes.0"]) as single,
+        ):
+            assert (quotes.count, prefix.count, single.count) == (2, 1, 1)
+            client.publish([{"n": 0}, {"n": 1}])
+            messages = [next(quotes) for _ in range(2)]
+            assert all(isinstance(message, culver.SyncGroupMessage) for message in messages)
+            assert messages[1].delivery_ids == ("quotes.0:1", "quotes.1:1")
+            first = next(prefix)
+            assert isinstance(first, culver.SyncGroupMessage)
+            assert (first["n"], first.offset) == (1, 1)
+            assert next(single)["n"] == 0
+            messages[0].ack()
+            assert [each.pending for each in client.subscriptions()] == [1, 1]
+            messages[1].ack()
+            assert [each.pending for each in client.subscriptions()] == [0, 0]
+            assert quotes.next(timeout_seconds=0.01) is None
+
+
 def test_subscriptions_and_filters_are_managed(url: str) -> None:
     with culver.connect_sync(url) as client:
         client.create_subscription("a > 1", id="one")

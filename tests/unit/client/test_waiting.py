@@ -113,9 +113,9 @@ def first_attempt(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     tried = threading.Event()
     connection = Link.connection
 
-    async def watched(self: Link, url: str | None = None) -> Connection:
+    async def watched(self: Link) -> Connection:
         try:
-            return await connection(self, url)
+            return await connection(self)
         finally:
             tried.set()
 

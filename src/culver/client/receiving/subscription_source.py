@@ -1,7 +1,7 @@
 """A subscription as the client sees it: how it is attached, and attached again."""
 
 from culver.client.link import Link, subscription_path
-from culver.client.message_buffer import Buffer
+from culver.client.receiving.message_buffer import Buffer
 from culver.client.websocket_connection import Connection, Receiver
 from culver.errors import Conflict, RequestRefused
 from culver.messages import Attach, FilterWarning, Gap, NewSubscription, Subscribe, Subscription
