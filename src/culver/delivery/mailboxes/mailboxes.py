@@ -83,6 +83,9 @@ class Mailboxes:
         self.ranges = RetainedRanges()
         self.lost = LostEvents()
         self.frontier = 0
+        self.highest_floor = 0
+        """No mailbox has a floor above it. It lies beyond the frontier where events are matched again that were
+        acknowledged before a crash."""
         self.index_version = 0  # of the newest accepted notifications; 0 if there are none
 
     def restore(self, ranges: Iterable[RetainedRange], frontier: int) -> None:
@@ -186,9 +189,12 @@ class Mailboxes:
     def subscription(self, slot: int) -> str:
         return self._names.subscription(slot, int(self.columns.newest_number[slot]))
 
-    def subscription_of(self, number: int) -> str:
-        """The subscription that a registration is one of. It must have a mailbox."""
-        return self._names.member(number) or self.subscription(self._numbers.slot_of(number))
+    def subscription_of(self, number: int) -> str | None:
+        """The subscription that a registration is one of; None where its mailbox is gone."""
+        if (member := self._names.member(number)) is not None:
+            return member
+        slot = self._numbers.slot_of(number)
+        return self.subscription(slot) if slot != NONE else None
 
     def forget_set(self, name: str) -> bool:
         """Forget how far a set was acknowledged as a whole, if no block of it is left. Returns whether that is so."""
@@ -253,6 +259,12 @@ class Mailboxes:
         """The slot of each registration, or NONE. The registrations ascend."""
         return self._numbers.slots_of(numbers)
 
+    def floors_of(self, numbers: Integers) -> Integers:
+        """The lowest offset that each registration can still deliver; 0 where it has no mailbox. They ascend."""
+        slots = self.slots_of(numbers)
+        floors: Integers = np.where(slots == NONE, 0, self.columns.floor[slots])
+        return floors
+
     def slots_with_gaps(self) -> list[int]:
         return self._gaps.slots()
 
@@ -275,6 +287,7 @@ class Mailboxes:
                     *self._numbers.known(), chosen, n.start, item.start, offset + 1, columns.counted,
                 )  # fmt: skip
         columns.floor[slots] = np.maximum(columns.floor[slots], offset + 1)
+        self.highest_floor = max(self.highest_floor, offset + 1)
         waiting = columns.pending[slots] > 0
         columns.size[slots] = np.where(waiting, columns.size[slots], 0)
         columns.oldest[slots] = np.where(waiting, np.maximum(oldest, offset + 1), NEVER)
@@ -408,12 +421,14 @@ class Mailboxes:
         if gaps:
             self._gaps.resume(slot, gaps)
             columns.floor[slot] = gaps[-1].end
+        self.highest_floor = max(self.highest_floor, int(columns.floor[slot]))
 
     def _resume_at(self, slots: Integers, cursor: int) -> None:
         """Mailboxes that have just been resumed are acknowledged up to `cursor` at least."""
         columns = self.columns
         columns.cursor[slots] = np.maximum(columns.cursor[slots], cursor)
         columns.floor[slots] = np.maximum(columns.floor[slots], cursor + 1)
+        self.highest_floor = max(self.highest_floor, cursor + 1)
         for slot in set(self._gaps.slots()).intersection(slots.tolist()):
             self._gaps.acknowledge(slot, cursor, partial(self._count_dropped, slot))
 
@@ -483,6 +498,7 @@ class Mailboxes:
             following = self.ranges.offsets(numbers, end, 1) if columns.pending[slot] else []
             columns.oldest[slot] = following[0] if following else NEVER
         columns.floor[slot] = max(int(columns.floor[slot]), end)
+        self.highest_floor = max(self.highest_floor, end)
         return count, last
 
     def _count_dropped(self, slot: int, start: int, end: int) -> int | None:

@@ -291,11 +291,11 @@ class MergedSession:
             self._changed(lane)
             return []
         self._behind.rotate(-1)
-        epoch = chunk.epoch = self._epoch
-        begin = lane.position + 1
+        begin, numbers = lane.position + 1, lane.numbers
         payloads = await self._hub.payloads.read(chunk.offsets)
-        if self._epoch != epoch and (self._lanes.get(lane.index) is not lane or lane.position + 1 != begin):
-            return []  # it is gone or rewound; the next call sees to it
+        is_same = lane.position + 1 == begin and lane.numbers is numbers
+        if self._lanes.get(lane.index) is not lane or not is_same:
+            return []  # it is gone or rewound, or it has other members; the next call sees to it
         lane.position = chunk.offsets[len(payloads) - 1]
         return list(self._items(chunk, payloads, begin, checked=True))
 
@@ -316,16 +316,14 @@ class MergedSession:
         for place, chunk in enumerate(taken):
             count = len(chunk.offsets)
             if at + count > len(payloads):
-                count = len(payloads) - at
-                done, rest = chunk.cut(count)
+                chunk, rest = chunk.cut(len(payloads) - at)
                 self._queue.put_back([rest, *taken[place + 1 :]])
-                chunk = done
-            if count:
+            if chunk.offsets:
                 items += self._items(chunk, payloads[at : at + count], self._position + 1)
                 self._position = max(self._position, chunk.offsets[-1])
-            at += count
-            if at >= len(payloads):
+            if at + count > len(payloads):
                 break
+            at += count
         return items
 
     def _rows(self, chunk: Chunk) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -357,6 +355,8 @@ class MergedSession:
             if offset not in found:
                 return
             to, groups = self._names(lanes, numbers)
+            if not to and not groups:
+                continue
             payload, start = found[offset], lost.start_of(offset)
             if start is None and payload is not None:
                 yield MergedEvent(offset, payload, to, groups)
@@ -384,11 +384,13 @@ class MergedSession:
             return [every[index].registration.id for index in lanes], {}  # type: ignore[attr-defined]
         to: list[str] = []
         groups: dict[int, list[str]] = {}
-        name = self._hub.mailboxes.subscription_of
+        name_of = self._hub.mailboxes.subscription_of
         for at, index in enumerate(lanes):
             lane = every[index]
             if isinstance(lane, GroupLane):
-                groups.setdefault(lane.group, []).append(name(numbers[at]))
+                # A member may have left while its events waited in the queue.
+                if (name := name_of(numbers[at])) is not None:
+                    groups.setdefault(lane.group, []).append(name)
             else:
                 assert isinstance(lane, DurableLane | LiveLane)
                 to.append(lane.registration.id)
