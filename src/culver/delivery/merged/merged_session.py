@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from culver.delivery.deliveries import DeliveryGap, GapReason
-from culver.delivery.mailboxes.mailbox_columns import NONE
+from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
 from culver.delivery.merged.event_queue import Chunk, EventQueue
 from culver.delivery.merged.lane import DurableLane, GroupLane, Lane, LiveLane
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.selection import Selection
 from culver.errors import CulverError, NotFound, Unavailable
+from culver.jit import Integers
 from culver.registry import Block, Registration
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class MergedSession:
         known: int | None = None if lost.any_within(start, end) else dropped
         if lane.overflow is not None:
             earlier = lane.overflow[2]
-            start = lane.overflow[0]
+            start, end = min(start, lane.overflow[0]), max(end, lane.overflow[1])
             known = None if known is None or earlier is None else known + earlier
         lane.overflow = start, end, known
         self._overflowed[lane.index] = lane
@@ -197,7 +198,7 @@ class MergedSession:
             mailboxes = self._hub.mailboxes
             lane.registration = registration
             lane.numbers = np.array(mailboxes.numbers_of(lane.slot), np.int64)
-            if registration.since <= self.done(lane):
+            if registration.since <= self._read_to(lane):
                 self._rewind(lane, registration.since - 1)
             self._on_change()
 
@@ -215,11 +216,13 @@ class MergedSession:
             ]
             if not concerned:
                 continue
-            before, done = lane.count, self.done(lane)
+            before, numbers, done = lane.count, lane.numbers, self.done(lane)
             lane.refresh(self._hub.mailboxes)
-            since = min((each.since for each in concerned if each.until is None), default=done + 1)
+            joined = np.setdiff1d(lane.numbers, numbers, assume_unique=True)
+            since = min((each.since for each in concerned if _is_of(joined, each)), default=done + 1)
             if since <= done:
                 lane.joined_late(since, done)
+            if since <= self._read_to(lane):
                 self._rewind(lane, since - 1)
             if before and not lane.count and lane.selection.prefix is None:
                 self.remove(lane.group)
@@ -266,22 +269,29 @@ class MergedSession:
         if self._gaps_to_check:
             self._gaps_to_check = False
             self._find_gaps()
-        for live in self._overflowed.values():
-            assert live.overflow is not None
-            self._notices.append(MergedGap(*live.overflow, "overflow", [live.registration.id], {}))
-            live.overflow = None
-        self._overflowed.clear()
-        if self._notices:
-            return [self._notices.popleft() for _ in range(min(limit, len(self._notices)))]
-        items: list[MergedItem] = []
-        while not items and (self._behind or self._queue):
+        while True:
+            self._announce_overflows()
+            if self._notices:
+                return [self._notices.popleft() for _ in range(min(limit, len(self._notices)))]
+            if not self._behind and not self._queue:
+                return []
             # In turn, so that nobody waits for one who has much to catch up with.
             self._is_queues_turn = not self._is_queues_turn
             if self._queue and (self._is_queues_turn or not self._behind):
                 items = await self._read_queue(limit)
-            elif self._behind:
+            else:
                 items = await self._read_behind(self._behind[0], limit)
-        return items
+            if items:
+                return items
+
+    def _announce_overflows(self) -> None:
+        """What an answer of the log was too short for comes before a gap that arose meanwhile."""
+        for live in list(self._overflowed.values()):
+            assert live.overflow is not None
+            if self._queue.first is None or live.overflow[0] <= self._queue.first:
+                self._notices.append(MergedGap(*live.overflow, "overflow", [live.registration.id], {}))
+                del self._overflowed[live.index]
+                live.overflow = None
 
     async def _read_behind(self, lane: DurableLane | GroupLane, limit: int) -> list[MergedItem]:
         chunk = lane.next_chunk(self._hub.mailboxes, limit)
@@ -300,7 +310,8 @@ class MergedSession:
         return list(self._items(chunk, payloads, begin, checked=True))
 
     async def _read_queue(self, limit: int) -> list[MergedItem]:
-        taken = self._taken = self._queue.take(limit)
+        gaps = [lane.overflow[0] for lane in self._overflowed.values() if lane.overflow is not None]
+        taken = self._taken = self._queue.take(limit, min(gaps, default=NEVER))
         if not taken:
             return []
         offsets = [offset for chunk in taken for offset in chunk.offsets]
@@ -402,6 +413,10 @@ class MergedSession:
         """The offset up to which a lane has been handed out."""
         return max(self._position, lane.tail_from - 1) if lane.is_tailing else lane.position
 
+    def _read_to(self, lane: Lane) -> int:
+        """The offset up to which a lane has been handed out, or waits in the queue."""
+        return self._hub.frontier - 1 if lane.is_tailing else lane.position
+
     def _find_gaps(self) -> None:
         mailboxes = self._hub.mailboxes
         gapped = mailboxes.slots_with_gaps()
@@ -440,6 +455,13 @@ class MergedSession:
         if self.done(lane) < lane.late_until:
             offset = min(offset, lane.late_since - 1)
         await self._hub.acknowledge_members(lane.selection, lane.numbers, offset)
+
+
+def _is_of(numbers: Integers, change: Registration | Block) -> bool:
+    """Whether any of the numbers, which ascend, belongs to a registration or a block."""
+    count = change.count if isinstance(change, Block) else 1
+    first, end = np.searchsorted(numbers, [change.number, change.number + count])
+    return bool(first < end)
 
 
 def _notice(gap: DeliveryGap, group: int | None = None) -> MergedGap:
