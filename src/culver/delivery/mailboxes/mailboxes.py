@@ -83,9 +83,7 @@ class Mailboxes:
         self.ranges = RetainedRanges()
         self.lost = LostEvents()
         self.frontier = 0
-        self.highest_floor = 0
-        """No mailbox has a floor above it. It lies beyond the frontier where events are matched again that were
-        acknowledged before a crash."""
+        self.highest_floor = 0  # of all mailboxes; beyond the frontier, acknowledged events are matched again
         self.index_version = 0  # of the newest accepted notifications; 0 if there are none
 
     def restore(self, ranges: Iterable[RetainedRange], frontier: int) -> None:
@@ -259,12 +257,6 @@ class Mailboxes:
         """The slot of each registration, or NONE. The registrations ascend."""
         return self._numbers.slots_of(numbers)
 
-    def floors_of(self, numbers: Integers) -> Integers:
-        """The lowest offset that each registration can still deliver; 0 where it has no mailbox. They ascend."""
-        slots = self.slots_of(numbers)
-        floors: Integers = np.where(slots == NONE, 0, self.columns.floor[slots])
-        return floors
-
     def slots_with_gaps(self) -> list[int]:
         return self._gaps.slots()
 
@@ -326,13 +318,11 @@ class Mailboxes:
         if self.columns.oldest[slot] >= end:
             return None
         rows = self.ranges.offsets(self.numbers_of(slot), before, 1)
-        first = rows[0] if rows else NEVER
-        self.columns.oldest[slot] = first
+        first = self.columns.oldest[slot] = rows[0] if rows else NEVER
         if first >= end:
             return None
         count, last = self._take_out(slot, end)
-        floor = last + 1
-        self.columns.floor[slot] = floor
+        floor = self.columns.floor[slot] = last + 1
         if (lost := self.lost.start_of(first)) is not None:
             first = max(lost, before)
         dropped = None if self.lost.any_within(first, floor) else count
@@ -342,8 +332,7 @@ class Mailboxes:
 
     def stored(self, slot: int) -> StoredMailbox:
         """The state of a mailbox that goes to disk."""
-        number = int(self.columns.newest_number[slot])
-        return StoredMailbox(number, self.cursor(slot), self._gaps.of(slot))
+        return StoredMailbox(self.numbers_of(slot)[-1], self.cursor(slot), self._gaps.of(slot))
 
     def consumed(self) -> list[int]:
         """Registrations that have ended and have nothing left to deliver, each once."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from culver.delivery.delivery_kernels import gather
+from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.merged.event_queue import chunk_of
 from culver.delivery.merged.lane import LiveLane
@@ -112,7 +113,7 @@ class Followers:
         if len(self._numbers):
             floors = self._floors
             if not is_new:
-                floors = np.maximum(floors, mailboxes.floors_of(self._numbers))
+                floors = np.maximum(floors, _floors_of(self._numbers, mailboxes))
             rows, at = self._gather(item, self._numbers, floors)
             if len(rows):
                 owners = self._sessions[at]
@@ -127,7 +128,7 @@ class Followers:
             for lane in session.groups:
                 if lane.is_tailing and len(lane.numbers):
                     numbers = lane.numbers
-                    floors = np.zeros_like(numbers) if is_new else mailboxes.floors_of(numbers)
+                    floors = np.zeros_like(numbers) if is_new else _floors_of(numbers, mailboxes)
                     rows, at = self._gather(item, numbers, floors)
                     if len(rows):
                         part = rows, np.full(len(rows), lane.index), lane.numbers[at]
@@ -169,3 +170,10 @@ class Followers:
             for lane in session.lanes
             if isinstance(lane, LiveLane)
         )
+
+
+def _floors_of(numbers: Integers, mailboxes: Mailboxes) -> Integers:
+    """The lowest offset that each registration can still deliver; 0 where it has no mailbox."""
+    slots = mailboxes.slots_of(numbers)
+    floors: Integers = np.where(slots == NONE, 0, mailboxes.columns.floor[slots])
+    return floors
