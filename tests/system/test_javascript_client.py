@@ -56,6 +56,23 @@ def test_the_tests_of_the_package_pass_against_a_site() -> None:
     assert counts["skipped"] == 1, "only the one about a runtime without WebSocket"
 
 
+@pytest.mark.slow(seconds=6)
+def test_groups_work_with_a_whole_site(tmp_path: Path) -> None:
+    with Service(tmp_path / "data") as service:
+        service.wait_until_ready()
+        done = subprocess.run(
+            [*_node(), "--test", "--test-reporter=tap", "test/groups.test.js"],
+            cwd=PACKAGE,
+            env={**os.environ, "CULVER_URL": service.url},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# skipped 0" in done.stdout
+
+
 def _run(program: str, url: str) -> str:
     """What a program prints, with the client imported from the package and the site's address in CULVER_URL."""
     done = subprocess.run(

@@ -7,13 +7,14 @@ const PAUSE_SECONDS = 0.1;
 
 /**
  * An acknowledgement covers all before it, so while one is under way only the newest wish is remembered; a reader of
- * small events is not slowed to one round trip each. `acknowledge(offset)` sends one and notes its success;
- * `attached` is a flag that says when, after a failure, another try makes sense.
+ * small events is not slowed to one round trip each. `acknowledge(item)` sends one and notes its success. Items have an
+ * `order` that ascends, which the offsets of a group need not do. `attached` is a flag that says when, after a failure,
+ * another try makes sense.
  */
 export class Acker {
   #acknowledge;
   #attached;
-  #wanted = -1;
+  #wanted = { order: -1 };
   #done = -1;
   #working = false;
   #idle = new Flag();
@@ -25,14 +26,14 @@ export class Acker {
     this.#idle.set();
   }
 
-  /** Everything up to `offset` is done with. Returns at once. */
-  want(offset) {
-    this.#wanted = Math.max(this.#wanted, offset);
+  /** Everything up to an item is done with. Returns at once. */
+  want(item) {
+    if (item.order > this.#wanted.order) this.#wanted = item;
     if (!this.#working) this.#work();
   }
 
-  note(offset) {
-    this.#done = Math.max(this.#done, offset);
+  note({ order }) {
+    this.#done = Math.max(this.#done, order);
   }
 
   /** Gives what is not acknowledged yet a last chance. What does not get through is delivered again. */
@@ -44,16 +45,16 @@ export class Acker {
   async #work() {
     this.#working = true;
     this.#idle.clear();
-    while (this.#done < this.#wanted) {
-      const offset = this.#wanted;
+    while (this.#done < this.#wanted.order) {
+      const item = this.#wanted;
       const isLast = this.#closing.isSet;
       try {
-        await this.#acknowledge(offset);
+        await this.#acknowledge(item);
       } catch (error) {
         if (!(error instanceof ConnectionFailed)) {
           // A subscription that was removed has nothing left to acknowledge.
-          if (error.code !== "not_found") console.warn(`culver: acknowledging ${offset}: ${error.message}`);
-          this.note(offset); // asking again would be refused again
+          if (error.code !== "not_found") console.warn(`culver: acknowledging ${item.offset}: ${error.message}`);
+          this.note(item); // asking again would be refused again
         } else if (isLast) {
           break;
         } else {

@@ -5,20 +5,23 @@
  *                oldest                       newest
  *
  * A full buffer of a durable subscription refuses more: the site keeps it. That of a live one drops, and puts one gap
- * in place of what it dropped, until half of it is free again. The order is that of the log, without doubles.
+ * in place of what it dropped, until half of it is free again. The order is that of the log, without doubles; that
+ * of a group is the site's.
  */
 export class Buffer {
   #items = []; // [item, size]; taken from `#first` on
   #first = 0;
   #bytes = 0;
   #durable;
+  #ascends;
   #maxCount;
   #maxBytes;
   #overflowed = false;
   #dropping = null; // the newest item, while it is a gap that can still grow
 
-  constructor({ durable, maxCount, maxBytes }) {
+  constructor({ durable, ascends = true, maxCount, maxBytes }) {
     this.#durable = durable;
+    this.#ascends = ascends;
     this.#maxCount = maxCount;
     this.#maxBytes = maxBytes;
     /** The offset of the newest message that was let in or dropped. */
@@ -38,14 +41,14 @@ export class Buffer {
   }
 
   /**
-   * Takes messages in, in their order; those at or below the last offset are redeliveries and ignored. False once the
-   * buffer of a durable subscription is full: the rest was not taken, and nothing will be until `resume`, or there
-   * would be a hole.
+   * Takes messages in, in their order; where offsets ascend, those at or below the last one are redeliveries and
+   * ignored. False once the buffer of a durable subscription is full: the rest was not taken, and nothing will be until
+   * `resume`, or there would be a hole.
    */
   offer(messages, size) {
     const share = Math.floor(size / Math.max(1, messages.length));
     for (const message of messages) {
-      if (message.offset <= this.lastOffset) continue;
+      if (this.#ascends && message.offset <= this.lastOffset) continue;
       if (this.#overflowed && this.isLow && !this.#durable) {
         this.#overflowed = false;
         this.#dropping = null;

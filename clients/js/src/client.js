@@ -3,6 +3,7 @@
 import { ClientClosed, InvalidRequest } from "./errors.js";
 import { encodeEvents } from "./events.js";
 import { Link, subscriptionPath } from "./link.js";
+import { GroupSource, Source } from "./source.js";
 import { Stream } from "./stream.js";
 
 const DEFAULTS = {
@@ -13,7 +14,8 @@ const DEFAULTS = {
   bufferCount: 10_000,
   bufferBytes: 64 * 1024 * 1024,
 };
-const SUBSCRIBE_DEFAULTS = { durable: null, ack: "auto", gaps: false };
+const GROUP_DEFAULTS = { ack: "auto", gaps: false };
+const SUBSCRIBE_DEFAULTS = { durable: null, ...GROUP_DEFAULTS };
 
 /** A client of a site. It sends nothing before the first call. */
 export class Client {
@@ -60,15 +62,39 @@ export class Client {
    * is asked for, `ack: "manual"` leaves it to `await message.ack()`. `gaps: true` yields gaps among the messages.
    */
   subscribe(filter, options = {}) {
-    if (this.#closed) throw new ClientClosed();
-    const { durable, ack, gaps } = merge(SUBSCRIBE_DEFAULTS, options);
-    if (ack !== "auto" && ack !== "manual") {
-      throw new InvalidRequest(`ack is "auto" or "manual", not ${ack}`, { field: "ack" });
-    }
+    const { durable, ...how } = merge(SUBSCRIBE_DEFAULTS, options);
     if (typeof filter !== "string" && (filter != null || durable === null)) {
       throw new InvalidRequest("a live subscription needs a filter, as text", { field: "filter" });
     }
-    const stream = new Stream(this.#link, filter ?? null, { ...this.#options, durable, ack, gaps }, () => this.gaps++);
+    return this.#open(new Source(durable ?? null, filter ?? null), how);
+  }
+
+  /**
+   * A stream of what is for any member of a set. An event comes once, with all the `subscriptions` that it is for, and
+   * is acknowledged for all members at once, with everything before it.
+   */
+  subscribeSet(name, options = {}) {
+    return this.#follow("set", name, options);
+  }
+
+  /** The same for all durable subscriptions whose ids begin with a prefix, also those that are made later. */
+  subscribePrefix(prefix, options = {}) {
+    return this.#follow("prefix", prefix, options);
+  }
+
+  #follow(kind, name, options) {
+    if (typeof name !== "string" || name === "") {
+      throw new InvalidRequest(`a ${kind} is a text that is not empty`, { field: kind });
+    }
+    return this.#open(new GroupSource({ [kind]: name }), merge(GROUP_DEFAULTS, options));
+  }
+
+  #open(source, { ack, gaps }) {
+    if (this.#closed) throw new ClientClosed();
+    if (ack !== "auto" && ack !== "manual") {
+      throw new InvalidRequest(`ack is "auto" or "manual", not ${ack}`, { field: "ack" });
+    }
+    const stream = new Stream(this.#link, source, { ...this.#options, ack, gaps }, () => this.gaps++);
     this.#streams.add(stream);
     stream.addEventListener("end", () => this.#streams.delete(stream));
     return stream;

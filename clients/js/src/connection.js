@@ -1,9 +1,10 @@
 /**
- * One WebSocket to a gateway: answers find their request by `ref`, deliveries their receiver by name.
+ * One WebSocket to a gateway: answers find their request by `ref`, events their receivers by name: a receiver is there
+ * for the id of a subscription, or for the number that a group has on this connection.
  *
- * A receiver has four methods, which must not throw or wait: `attached(answer)`, then `deliver(deliveries, size)` and
+ * A receiver has four methods, which must not throw or wait: `attached(answer)`, then `deliver(events, size)` and
  * `gap(gap)`, and `ended(error)` when nothing follows on this connection, with null if the subscription was removed or
- * has expired.
+ * has expired. Events and gaps have `subscription`, and for a group `subscriptions`.
  */
 
 import { ConnectionFailed, RequestRefused } from "./errors.js";
@@ -12,13 +13,15 @@ import { ConnectionFailed, RequestRefused } from "./errors.js";
 // the same; but a browser does not notice by itself that the other side is gone.
 const QUIET_SECONDS = 20;
 
+const PROTOCOL = "culver.v2.json";
+
 export class Connection {
   #socket;
   #url;
   #timeoutSeconds;
   #nextReference = 1;
   #pending = new Map(); // reference -> {resolve, reject, receiver, timer}
-  #receivers = new Map(); // subscription -> receiver
+  #receivers = new Map(); // subscription, or number of a group -> receiver
   #failure = null;
   #heard = true;
   #watch;
@@ -37,7 +40,7 @@ export class Connection {
   /** Throws ConnectionFailed, also when `signal` aborts. `url` is the HTTP address of a site or gateway. */
   static open(url, WebSocketClass, timeoutSeconds, signal) {
     return new Promise((resolve, reject) => {
-      const socket = new WebSocketClass(`${url.replace(/^http/, "ws")}/v1/ws`);
+      const socket = new WebSocketClass(`${url.replace(/^http/, "ws")}/v1/ws`, [PROTOCOL]);
       const settle = () => {
         clearTimeout(timer);
         signal.removeEventListener("abort", abort);
@@ -65,12 +68,13 @@ export class Connection {
     return this.#failure !== null;
   }
 
-  receives(subscription) {
-    return this.#receivers.has(subscription);
+  receives(key) {
+    return this.#receivers.has(key);
   }
 
   /**
-   * Sends a message and returns its answer; from a `subscribed` on, what comes for the subscription goes to `receiver`.
+   * Sends a message and returns its answer; from a `subscribed` or `followed` on, what comes for the
+   * subscription or the group goes to `receiver`.
    * Throws RequestRefused, or ConnectionFailed when the connection was lost before the answer.
    */
   request(message, receiver = null) {
@@ -86,9 +90,9 @@ export class Connection {
     });
   }
 
-  /** What still comes for the subscription is ignored. */
-  release(subscription) {
-    this.#receivers.delete(subscription);
+  /** What still comes for the subscription or the group is ignored. */
+  release(key) {
+    this.#receivers.delete(key);
   }
 
   close() {
@@ -104,26 +108,54 @@ export class Connection {
       this.#giveUp(`${this.#url} does not speak Culver's protocol`);
       return;
     }
-    const { op, ref, subscription } = message;
-    const receiver = this.#receivers.get(subscription);
+    const { op, ref } = message;
+    const key = message.subscription ?? message.group;
     if (op === "events") {
-      receiver?.deliver(message.deliveries, text.length);
+      this.#deliver(message.events, text.length);
     } else if (op === "gap") {
       const { start, end, dropped, reason } = message;
-      receiver?.gap({ type: "gap", subscription, start, end, dropped, reason });
-    } else if (op === "ended" || (op === "error" && subscription !== undefined && ref === undefined)) {
-      this.#receivers.delete(subscription);
+      for (const [receiver, whose] of this.#concerned(message)) {
+        receiver.gap({ type: "gap", ...whose, start, end, dropped, reason });
+      }
+    } else if (op === "ended" || (op === "error" && key !== undefined && ref === undefined)) {
+      const receiver = this.#receivers.get(key);
+      this.#receivers.delete(key);
       receiver?.ended(op === "ended" ? null : new RequestRefused(message));
     } else if (op === "error") {
       this.#refuse(ref ?? null, new RequestRefused(message));
     } else if (this.#pending.has(ref)) {
       const request = this.#settle(ref);
-      if (op === "subscribed" && request.receiver !== null) {
-        // Deliveries may follow in the very next message, before whoever asked runs again.
-        this.#receivers.set(subscription, request.receiver);
+      if ((op === "subscribed" || op === "followed") && request.receiver !== null) {
+        // Events may follow in the very next message, before whoever asked runs again.
+        this.#receivers.set(key, request.receiver);
         request.receiver.attached(message);
       }
       request.resolve(message);
+    }
+  }
+
+  /** Each receiver gets what is for it of a message at once, with its share of the message's size. */
+  #deliver(events, size) {
+    const found = new Map(); // receiver -> events
+    for (const each of events) {
+      for (const [receiver, whose] of this.#concerned(each)) {
+        const item = { ...whose, offset: each.offset, event: each.event };
+        if (found.has(receiver)) found.get(receiver).push(item);
+        else found.set(receiver, [item]);
+      }
+    }
+    for (const [receiver, items] of found) receiver.deliver(items, (size * items.length) / events.length);
+  }
+
+  /** The receivers of an event or a gap, each with the subscription, or the subscriptions of its group. */
+  *#concerned({ to = [], groups = {} }) {
+    for (const subscription of to) {
+      const receiver = this.#receivers.get(subscription);
+      if (receiver !== undefined) yield [receiver, { subscription }];
+    }
+    for (const [group, subscriptions] of Object.entries(groups)) {
+      const receiver = this.#receivers.get(Number(group));
+      if (receiver !== undefined) yield [receiver, { subscriptions }];
     }
   }
 

@@ -10,7 +10,7 @@ export interface ClientOptions {
   /** Characters of JSON that it buffers; 64 Mi by default. */
   bufferBytes?: number;
   /** In place of the global `WebSocket`, which Node.js has from version 22 on. */
-  WebSocket?: new (url: string) => any;
+  WebSocket?: new (url: string, protocols?: string[]) => any;
   /** In place of the global `fetch`. */
   fetch?: typeof fetch;
 }
@@ -23,6 +23,9 @@ export interface SubscribeOptions {
   /** Whether iteration yields gaps among the messages. */
   gaps?: boolean;
 }
+
+/** Those of a group of durable subscriptions. */
+export type GroupOptions = Pick<SubscribeOptions, "ack" | "gaps">;
 
 /** The events have the offsets from `firstOffset` up to, not including, `nextOffset`, in the order given. */
 export interface Receipt {
@@ -45,6 +48,20 @@ export interface Message<E = Attributes> {
   ack(): Promise<void>;
 }
 
+/** An event with all of a group that it is for. The id of each delivery is `SUBSCRIPTION:OFFSET`. */
+export interface GroupMessage<E = Attributes> {
+  type: "event";
+  subscriptions: string[];
+  offset: number;
+  /** The event as JSON gives it; a timestamp is `{ $timestamp: string }`. */
+  event: E;
+  /**
+   * This message and all before it are done with, for all of the group; durable once resolved. Rejects with
+   * ConnectionFailed while there is no connection.
+   */
+  ack(): Promise<void>;
+}
+
 /** Events at offsets from `start` up to, not including, `end` may be missing; `dropped` is their number, if known. */
 export interface Gap {
   type: "gap";
@@ -55,6 +72,9 @@ export interface Gap {
   reason: "overflow" | "expired" | "disconnected" | "unavailable" | (string & {});
 }
 
+/** The same for `subscriptions` of a group. */
+export type GroupGap = Omit<Gap, "subscription"> & { subscriptions: string[] };
+
 export interface StreamEvents<E = Attributes> {
   message: Message<E>;
   gap: Gap;
@@ -63,13 +83,23 @@ export interface StreamEvents<E = Attributes> {
   end: CulverError | null;
 }
 
+export interface GroupEvents<E = Attributes> extends Omit<StreamEvents<E>, "message" | "gap" | "open"> {
+  message: GroupMessage<E>;
+  gap: GroupGap;
+  /** `count` subscriptions are at this gateway; the other `gateways` of the site, by their URLs, have the others. */
+  open: { count: number; gateways: string[]; resumed: boolean };
+}
+
 type ListenerOptions = boolean | { once?: boolean; passive?: boolean; capture?: boolean; signal?: AbortSignal };
 
-export class Stream<Item = Message, E = Attributes> extends EventTarget implements AsyncIterableIterator<Item> {
+export class Stream<Item = Message, E = Attributes, Events = StreamEvents<E>> extends EventTarget implements AsyncIterableIterator<Item> {
   private constructor();
-  /** The subscription's id on the site; empty before the start. That of a live one changes with each connection. */
+  /**
+   * The subscription's id on the site; empty before the start, and for a group. That of a live one changes with each
+   * connection.
+   */
   readonly subscription: string;
-  /** The position in the log from which every matching event is delivered; null before the start. */
+  /** The position in the log from which every matching event is delivered; null before the start, and for a group. */
   readonly since: number | null;
   /** How many gaps were met so far. */
   readonly gaps: number;
@@ -80,9 +110,9 @@ export class Stream<Item = Message, E = Attributes> extends EventTarget implemen
   next(): Promise<IteratorResult<Item, undefined>>;
   return(value?: any): Promise<IteratorResult<Item, any>>;
   [Symbol.asyncIterator](): this;
-  addEventListener<K extends keyof StreamEvents>(
+  addEventListener<K extends keyof Events & string>(
     type: K,
-    listener: (event: CustomEvent<StreamEvents<E>[K]>) => void,
+    listener: (event: CustomEvent<Events[K]>) => void,
     options?: ListenerOptions,
   ): void;
   addEventListener(
@@ -91,6 +121,8 @@ export class Stream<Item = Message, E = Attributes> extends EventTarget implemen
     options?: ListenerOptions,
   ): void;
 }
+
+export type GroupStream<Item = GroupMessage, E = Attributes> = Stream<Item, E, GroupEvents<E>>;
 
 export class Client {
   constructor(url?: string | URL, options?: ClientOptions);
@@ -104,6 +136,18 @@ export class Client {
     options: SubscribeOptions & { gaps: true },
   ): Stream<Message<E> | Gap, E>;
   subscribe<E = Attributes>(filter: string | null | undefined, options?: SubscribeOptions): Stream<Message<E>, E>;
+  /** A stream of what is for any member of a set: an event once, with all its `subscriptions`. */
+  subscribeSet<E = Attributes>(
+    name: string,
+    options: GroupOptions & { gaps: true },
+  ): GroupStream<GroupMessage<E> | GroupGap, E>;
+  subscribeSet<E = Attributes>(name: string, options?: GroupOptions): GroupStream<GroupMessage<E>, E>;
+  /** The same for all durable subscriptions whose ids begin with a prefix, also those that are made later. */
+  subscribePrefix<E = Attributes>(
+    prefix: string,
+    options: GroupOptions & { gaps: true },
+  ): GroupStream<GroupMessage<E> | GroupGap, E>;
+  subscribePrefix<E = Attributes>(prefix: string, options?: GroupOptions): GroupStream<GroupMessage<E>, E>;
   /** Ends a durable subscription and drops its mailbox. */
   deleteSubscription(id: string): Promise<void>;
   /** Any other request of the API; its answer, or null. */

@@ -13,6 +13,8 @@ import { subscriptionPath } from "./link.js";
 export class Source {
   #filter;
 
+  isGroup = false;
+
   constructor(name, filter) {
     this.isDurable = name !== null;
     this.subscription = name ?? "";
@@ -21,12 +23,35 @@ export class Source {
     this.#filter = filter;
   }
 
+  /** What the connection knows it by. */
+  get key() {
+    return this.subscription;
+  }
+
+  get wasAttached() {
+    return this.since !== null;
+  }
+
   toString() {
     return this.isDurable ? `subscription ${this.subscription}` : "live subscription";
   }
 
+  /** Whom requests on the connection are about. */
+  get address() {
+    return { subscription: this.subscription };
+  }
+
   deliveryId(offset) {
     return `${this.subscription}:${offset}`;
+  }
+
+  /** What a message has besides its offset and its event. */
+  label(offset) {
+    return { subscription: this.subscription, deliveryId: this.deliveryId(offset) };
+  }
+
+  acknowledgement(offset) {
+    return { delivery_id: this.deliveryId(offset) };
   }
 
   /** Makes sure that the site has a durable subscription. */
@@ -79,5 +104,63 @@ export class Source {
   /** The first position that a live subscription has not covered yet; 0 before its first attachment. */
   #missingFrom(buffer) {
     return this.since === null ? 0 : Math.max(buffer.lastOffset + 1, this.since);
+  }
+}
+
+/**
+ * Many durable subscriptions that are received, and acknowledged, together: `what` is `{ set }` or `{ prefix }`. The
+ * group has another number on each connection.
+ *
+ * Its events ascend, but the site steps back for a subscription that joins behind them. So the offset to go on after is
+ * that of the newest event, not the highest, and a smaller offset does not make a redelivery.
+ */
+export class GroupSource {
+  isDurable = true;
+  isGroup = true;
+  subscription = "";
+  since = null;
+  /** The number on the connection; null before the first attachment. */
+  key = null;
+  /** How many subscriptions the gateway has of the group, and the URLs of those that have others. */
+  count = null;
+  gateways = [];
+  #what;
+
+  constructor(what) {
+    this.#what = what;
+  }
+
+  get wasAttached() {
+    return this.count !== null;
+  }
+
+  get address() {
+    return { group: this.key };
+  }
+
+  toString() {
+    const [[kind, name]] = Object.entries(this.#what);
+    return `${kind} ${name}`;
+  }
+
+  label(_, { subscriptions }) {
+    return { subscriptions };
+  }
+
+  acknowledgement(offset) {
+    return { group: this.key, offset };
+  }
+
+  async prepare() {}
+
+  attachment(buffer) {
+    return { op: "follow", ...this.#what, after: buffer.lastOffset >= 0 ? buffer.lastOffset : undefined };
+  }
+
+  accept({ group, count, gateways }) {
+    this.key = group;
+    this.count = count;
+    this.gateways = gateways;
+    return null;
   }
 }

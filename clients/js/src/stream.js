@@ -11,7 +11,6 @@ import { Acker } from "./acker.js";
 import { Buffer } from "./buffer.js";
 import { ClientClosed, ConnectionFailed, CulverError, InvalidRequest, RequestRefused } from "./errors.js";
 import { MOST_HOPS, parseAddress, subscriptionPath } from "./link.js";
-import { Source } from "./source.js";
 import { Flag, atMost, backoff } from "./waiting.js";
 
 const FAREWELL_SECONDS = 2;
@@ -50,34 +49,39 @@ export class Stream extends EventTarget {
   #removed = false;
   #error = null;
   #inHand = null;
+  #order = 0; // how many messages have come
   #reading = Promise.resolve();
   #pumping = false;
   #hearsGaps = false;
 
-  /** Use `client.subscribe`. */
-  constructor(link, filter, options, countGap) {
+  /** Use `client.subscribe`, `subscribeSet` and `subscribePrefix`. */
+  constructor(link, source, options, countGap) {
     super();
     this.#link = link;
-    this.#source = new Source(options.durable ?? null, filter);
+    this.#source = source;
     this.#options = options;
     this.#countGap = countGap;
     this.#buffer = new Buffer({
       durable: this.#source.isDurable,
+      ascends: !this.#source.isGroup,
       maxCount: options.bufferCount,
       maxBytes: options.bufferBytes,
     });
-    this.#acker = new Acker((offset) => this.#acknowledge(offset), this.#attached);
+    this.#acker = new Acker((item) => this.#acknowledge(item), this.#attached);
     this.#delays = backoff();
     /** How many gaps were met so far. */
     this.gaps = 0;
   }
 
-  /** The subscription's id on the site; empty before the start. That of a live one changes with each connection. */
+  /**
+   * The subscription's id on the site; empty before the start, and for a group. That of a live one changes with each
+   * connection.
+   */
   get subscription() {
     return this.#source.subscription;
   }
 
-  /** The position in the log from which every matching event is delivered; null before the start. */
+  /** The position in the log from which every matching event is delivered; null before the start, and for a group. */
   get since() {
     return this.#source.since;
   }
@@ -85,11 +89,11 @@ export class Stream extends EventTarget {
   /** Attaches now instead of with the first message; resolves once the subscription is in effect. */
   async start() {
     this.#launch();
-    while (this.since === null && !this.#finished.isSet) {
+    while (!this.#source.wasAttached && !this.#finished.isSet) {
       this.#changed.clear();
       await this.#changed.wait();
     }
-    if (this.since === null) throw this.#error ?? new ClientClosed("the stream");
+    if (!this.#source.wasAttached) throw this.#error ?? new ClientClosed("the stream");
   }
 
   /** Stops receiving. A live subscription ends; a durable one gets what was not acknowledged again. */
@@ -171,8 +175,9 @@ export class Stream extends EventTarget {
       }
       if (this.#buffer.isLow) this.#drained.set();
       if (item.type === "event") {
-        if (this.#source.isDurable) this.#inHand = item.offset;
-        return { value: item, done: false };
+        const { order, ...message } = item;
+        if (this.#source.isDurable) this.#inHand = item;
+        return { value: message, done: false };
       }
       this.#announce(item);
       if (this.#options.gaps) return { value: item, done: false };
@@ -236,7 +241,7 @@ export class Stream extends EventTarget {
     this.#interrupted.clear();
     this.#buffer.resume();
     this.#loss = null;
-    const resumed = this.since !== null;
+    const resumed = this.#source.wasAttached;
     await this.#source.prepare(this.#link);
     const connection = await this.#attachWhereItIs();
     if (this.#loss === null && !this.#removed) {
@@ -245,7 +250,12 @@ export class Stream extends EventTarget {
     }
     this.#changed.set();
     if (this.#closing.isSet) await this.#detach(); // nobody waited for it
-    else this.#tell("open", { subscription: this.subscription, since: this.since, resumed });
+    else this.#tell("open", this.#opened(resumed));
+  }
+
+  #opened(resumed) {
+    const { subscription, since, isGroup, count, gateways } = this.#source;
+    return isGroup ? { count, gateways, resumed } : { subscription, since, resumed };
   }
 
   /** At the gateway that has the subscription; others say which one that is. */
@@ -254,7 +264,7 @@ export class Stream extends EventTarget {
       const gateway = this.#gateway;
       this.#gateway = undefined;
       const connection = await this.#link.connection(gateway);
-      if (connection.receives(this.subscription)) {
+      if (!this.#source.isGroup && connection.receives(this.#source.key)) {
         throw new InvalidRequest(`${this.#source} is already being received by this client`);
       }
       try {
@@ -275,9 +285,9 @@ export class Stream extends EventTarget {
     this.#connection = null;
     this.#attached.clear();
     if (connection === null) return;
-    connection.release(this.subscription);
+    connection.release(this.#source.key);
     try {
-      await atMost(connection.request({ op: "detach", subscription: this.subscription }), FAREWELL_SECONDS);
+      await atMost(connection.request({ op: "detach", ...this.#source.address }), FAREWELL_SECONDS);
     } catch (error) {
       if (!(error instanceof CulverError)) throw error;
     }
@@ -285,7 +295,7 @@ export class Stream extends EventTarget {
 
   /** Throws where another try cannot help, or the time for the first attachment is over. */
   async #waitBeforeNextTry(error) {
-    const isFirst = this.since === null;
+    const isFirst = !this.#source.wasAttached;
     const delaySeconds = this.#delays.next().value;
     const mayHelp =
       error instanceof RequestRefused
@@ -313,8 +323,8 @@ export class Stream extends EventTarget {
       const gap = this.#source.accept(answer, this.#buffer);
       if (gap !== null) this.#receiver.gap(gap);
     },
-    deliver: (deliveries, size) => {
-      if (!this.#buffer.offer(deliveries.map((each) => this.#message(each)), size)) {
+    deliver: (events, size) => {
+      if (!this.#buffer.offer(events.map((each) => this.#message(each)), size)) {
         if (!this.#buffer.isLow) this.#drained.clear();
         this.#interrupted.set();
       }
@@ -333,22 +343,27 @@ export class Stream extends EventTarget {
     },
   };
 
-  #message({ delivery_id: deliveryId, offset, event }) {
-    const { subscription } = this;
-    return { type: "event", subscription, deliveryId, offset, event, ack: () => this.#acknowledge(offset) };
+  #message(received) {
+    const { offset, event } = received;
+    const item = { offset, order: this.#order++ };
+    const label = this.#source.label(offset, received);
+    return { type: "event", ...label, offset, event, order: item.order, ack: () => this.#acknowledge(item) };
   }
 
-  /** Over the WebSocket where the subscription is attached, by HTTP otherwise: both are idempotent. */
-  async #acknowledge(offset) {
+  /**
+   * Over the WebSocket where the subscription is attached, by HTTP otherwise: both are idempotent. Groups are
+   * acknowledged over the WebSocket only.
+   */
+  async #acknowledge(item) {
     if (!this.#source.isDurable) return;
-    const acknowledgement = { delivery_id: this.#source.deliveryId(offset) };
+    const acknowledgement = this.#source.acknowledgement(item.offset);
     try {
       if (this.#connection === null) throw new ConnectionFailed("not attached");
       await this.#connection.request({ op: "ack", ...acknowledgement });
     } catch (error) {
-      if (!(error instanceof ConnectionFailed)) throw error;
+      if (!(error instanceof ConnectionFailed) || this.#source.isGroup) throw error;
       await this.#link.http("POST", subscriptionPath(this.subscription, "/ack"), JSON.stringify(acknowledgement));
     }
-    this.#acker.note(offset);
+    this.#acker.note(item);
   }
 }

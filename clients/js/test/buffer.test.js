@@ -7,8 +7,8 @@ const message = (offset) => ({ type: "event", subscription: "s", offset });
 const messages = (first, end) => Array.from({ length: end - first }, (_, i) => message(first + i));
 const gap = (start, end, dropped = null) => ({ type: "gap", subscription: "s", start, end, dropped, reason: "expired" });
 
-function buffer({ durable, maxCount = 4, maxBytes = 1000 }) {
-  return new Buffer({ durable, maxCount, maxBytes });
+function buffer({ durable, ascends, maxCount = 4, maxBytes = 1000 }) {
+  return new Buffer({ durable, ascends, maxCount, maxBytes });
 }
 
 function takeAll(from) {
@@ -79,4 +79,11 @@ test("many items pass through in their order", () => {
     seen.push(it.take().offset, it.take().offset);
   }
   assert.deepEqual([...seen, ...takeAll(it)], Array.from({ length: 1500 }, (_, i) => i));
+});
+
+test("a group may step back, and goes on after its newest event", () => {
+  const it = buffer({ durable: true, ascends: false });
+  it.offer([message(5), message(2)], 10);
+  assert.equal(it.lastOffset, 2);
+  assert.deepEqual(takeAll(it), [5, 2]);
 });

@@ -6,7 +6,7 @@ import { Acker } from "../src/acker.js";
 import { ConnectionFailed } from "../src/errors.js";
 import { encodeEvents } from "../src/events.js";
 import { parseAddress } from "../src/link.js";
-import { Source } from "../src/source.js";
+import { GroupSource, Source } from "../src/source.js";
 import { Flag, backoff } from "../src/waiting.js";
 
 test("an event and a batch become JSON, with timestamps for dates", () => {
@@ -115,13 +115,14 @@ test("acknowledgements under way are one at a time and always the newest", async
   const sent = [];
   const answers = [];
   const attached = new Flag();
-  const acker = new Acker((offset) => {
+  const acker = new Acker(({ offset }) => {
     sent.push(offset);
     return new Promise((resolve, reject) => answers.push({ resolve, reject }));
   }, attached);
-  for (const offset of [0, 1, 2, 3]) acker.want(offset);
+  const items = [0, 1, 2, 3].map((order) => ({ order, offset: order }));
+  for (const item of items) acker.want(item);
   assert.deepEqual(sent, [0]);
-  acker.note(0);
+  acker.note(items[0]);
   answers[0].resolve();
   await new Promise(setImmediate);
   assert.deepEqual(sent, [0, 3]);
@@ -129,7 +130,7 @@ test("acknowledgements under way are one at a time and always the newest", async
   answers[1].reject(new ConnectionFailed("lost"));
   while (sent.length < 3) await new Promise(setImmediate);
   assert.deepEqual(sent, [0, 3, 3], "it is sent again once the subscription is attached again");
-  acker.note(3);
+  acker.note(items[3]);
   answers[2].resolve();
   await acker.flush(10);
 });
@@ -140,7 +141,31 @@ test("the last chance of an acknowledgement is one try", async () => {
     tries += 1;
     throw new ConnectionFailed("away");
   }, new Flag());
-  acker.want(7);
+  acker.want({ order: 7, offset: 7 });
   await acker.flush(10);
   assert.equal(tries, 2);
+});
+
+test("an acknowledgement of a group follows its order where the site steps back", async () => {
+  const sent = [];
+  const acker = new Acker(async (item) => {
+    sent.push(item.offset);
+    acker.note(item);
+  }, new Flag());
+  for (const item of [{ order: 0, offset: 8 }, { order: 1, offset: 3 }]) {
+    acker.want(item);
+    await new Promise(setImmediate);
+  }
+  assert.deepEqual(sent, [8, 3]);
+  await acker.flush(10);
+});
+
+test("a group goes on after the newest event, and knows its number on each connection", () => {
+  const source = new GroupSource({ set: "quotes" });
+  assert.deepEqual(source.attachment({ lastOffset: -1 }), { op: "follow", set: "quotes", after: undefined });
+  assert.equal(source.wasAttached, false);
+  source.accept({ group: 2, count: 40, gateways: [] });
+  assert.deepEqual(source.acknowledgement(7), { group: 2, offset: 7 });
+  assert.deepEqual(source.address, { group: 2 });
+  assert.equal(source.attachment({ lastOffset: 7 }).after, 7);
 });

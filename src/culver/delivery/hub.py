@@ -217,7 +217,7 @@ class Hub:
         if item is None:
             self._files.surplus(notification_file_name(notifications.start, notifications.end))
             return
-        self._sessions.accept(item)
+        self._sessions.accept(item, self.mailboxes)
 
     async def open_session(
         self, registration: Registration, after: int | None = None

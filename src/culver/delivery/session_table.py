@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from culver.delivery.delivery_kernels import meet
 from culver.delivery.live_buffer import LiveBuffer
+from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.merged.followers import Followers
 from culver.delivery.ranges.retained_ranges import RetainedRange
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
@@ -136,7 +137,7 @@ class SessionTable:
                 durable.end(error)
         self.followers.end_all(error)
 
-    def accept(self, item: RetainedRange) -> None:
+    def accept(self, item: RetainedRange, mailboxes: Mailboxes) -> None:
         """Fill the live buffers that a range concerns, and wake the sessions."""
         for number, place in self._concerned(item.notifications.numbers):
             buffer = self._buffers.get(number)
@@ -146,7 +147,7 @@ class SessionTable:
                     self._live[number].wake()
             for session in self._durable_numbers.get(number, ()):
                 session.wake()
-        self.followers.accept(item)
+        self.followers.accept(item, mailboxes)
 
     def wake(self, subscriptions: Sequence[str]) -> None:
         for subscription in subscriptions:

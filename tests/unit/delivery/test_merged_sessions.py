@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,6 +258,117 @@ def test_ends_are_told_and_a_stopping_site_raises(disk: Disk) -> None:
             await waiting
         with pytest.raises(Unavailable):
             hub.open_merged()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+def test_what_was_acknowledged_before_a_crash_does_not_come_again(disk: Disk, reads_first: bool) -> None:
+    """Notifications that were in memory only are gone with a process; the cursors are not."""
+
+    async def run() -> None:
+        hub = disk.hub()
+        alerts = registration(7)
+        hub.register([alerts, block()])
+        disk.feed(hub, 0, 2, {7: [0], 10: [1]})
+        disk.publish(6)
+        await hub.close()
+
+        hub = disk.hub()
+        hub.register([alerts, block()])
+        session = hub.open_merged()
+        session.add(alerts)
+        session.follow(1, QUOTES)
+        if reads_first:
+            assert len([await session.receive(10, 0) for _ in range(3)]) == 3
+        # What the client got before the crash lies beyond the frontier.
+        await session.acknowledge_group(1, 4)
+        await session.acknowledge("alerts", 3)
+        disk.feed(hub, 2, 6, {7: [2, 3, 4], 10: [2, 5], 11: [3, 4, 5], 12: [4]})
+        received = [each for _ in range(4) for each in events(await session.receive(10, 0))]
+        expected = [(4, ["alerts"], {}), (5, [], {1: ["quotes.0", "quotes.1"]})]
+        assert [each for each in received if each[0] > 1] == expected
+        await hub.close()
+
+    asyncio.run(run())
+
+
+def test_answers_of_the_log_may_end_between_two_ranges(disk: Disk) -> None:
+    async def run() -> None:
+        hub = disk.hub()
+        hub.payloads._answer_bytes = 1  # every read answers for one event
+        alerts, now = registration(7), live(9)
+        hub.register([alerts, now, block()])
+        session = hub.open_merged()
+        session.add(alerts)
+        session.add(now)
+        session.follow(1, QUOTES)
+        assert await session.receive(10, 0) == []
+        for offset in range(4):
+            disk.feed(hub, offset, offset + 1, {7: [offset], 9: [offset], 10: [offset]})
+        received = [each for _ in range(4) for each in events(await session.receive(10, 0))]
+        assert received == [(n, ["alerts", "live-1"], {1: ["quotes.0"]}) for n in range(4)]
+        await hub.close()
+
+    asyncio.run(run())
+
+
+def test_members_that_leave_while_their_events_wait_get_no_more(disk: Disk) -> None:
+    async def run() -> None:
+        hub = disk.hub()
+        alerts, alarms = registration(7, "al.1"), registration(8, "al.2")
+        hub.register([alerts, alarms, block(count=3), replace(block(50, count=3), name="al-set")])
+        session = hub.open_merged()
+        session.follow(1, Selection(prefix="al"))
+        assert await session.receive(10, 0) == []
+        disk.feed(hub, 0, 3, {7: [0, 1], 8: [1], 50: [1], 10: [2]})
+        hub.register([removed(alerts, 3), replace(block(50, count=3), name="al-set", until=3)])
+        assert events(await session.receive(10, 0)) == [(1, [], {1: ["al.2"]})]
+        await hub.close()
+
+    asyncio.run(run())
+
+
+def test_members_that_join_during_a_read_of_the_log_get_everything(disk: Disk) -> None:
+    async def run() -> None:
+        hub = disk.hub()
+        hub.register([block(count=5)])
+        disk.feed(hub, 0, 4, {10: [0, 3], 101: [1, 2, 3]})
+        session = hub.open_merged()
+        session.follow(1, QUOTES)
+        read = hub.payloads.read
+
+        async def slow(offsets: Sequence[int]) -> list[bytes | None]:
+            """Other tasks run meanwhile, as they do in a read that waits for the disk."""
+            hub.payloads.read = read  # type: ignore[method-assign]
+            hub.register([replace(block(number=100, first=5, count=3), since=1)])
+            return await read(offsets)
+
+        hub.payloads.read = slow  # type: ignore[method-assign]
+        assert events(await session.receive(10, 0)) == [
+            (0, [], {1: ["quotes.0"]}),
+            (1, [], {1: ["quotes.6"]}),
+            (2, [], {1: ["quotes.6"]}),
+            (3, [], {1: ["quotes.0", "quotes.6"]}),
+        ]
+        await hub.close()
+
+    asyncio.run(run())
+
+
+def test_groups_answer_with_as_many_items_as_are_wanted(disk: Disk) -> None:
+    async def run() -> None:
+        hub = disk.hub()
+        hub.register([block()])
+        disk.feed(hub, 0, 60, {10: list(range(40, 60))})
+        session = hub.open_merged()
+        session.follow(1, QUOTES)
+        received = []
+        while items := events(await session.receive(3, 0)):
+            assert len(items) <= 3
+            received += [offset for offset, _, _ in items]
+        assert received == list(range(40, 60))
+        await hub.close()
 
     asyncio.run(run())
 

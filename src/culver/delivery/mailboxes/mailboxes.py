@@ -83,6 +83,7 @@ class Mailboxes:
         self.ranges = RetainedRanges()
         self.lost = LostEvents()
         self.frontier = 0
+        self.highest_floor = 0  # of all mailboxes; beyond the frontier, acknowledged events are matched again
         self.index_version = 0  # of the newest accepted notifications; 0 if there are none
 
     def restore(self, ranges: Iterable[RetainedRange], frontier: int) -> None:
@@ -186,9 +187,12 @@ class Mailboxes:
     def subscription(self, slot: int) -> str:
         return self._names.subscription(slot, int(self.columns.newest_number[slot]))
 
-    def subscription_of(self, number: int) -> str:
-        """The subscription that a registration is one of. It must have a mailbox."""
-        return self._names.member(number) or self.subscription(self._numbers.slot_of(number))
+    def subscription_of(self, number: int) -> str | None:
+        """The subscription that a registration is one of; None where its mailbox is gone."""
+        if (member := self._names.member(number)) is not None:
+            return member
+        slot = self._numbers.slot_of(number)
+        return self.subscription(slot) if slot != NONE else None
 
     def forget_set(self, name: str) -> bool:
         """Forget how far a set was acknowledged as a whole, if no block of it is left. Returns whether that is so."""
@@ -275,6 +279,7 @@ class Mailboxes:
                     *self._numbers.known(), chosen, n.start, item.start, offset + 1, columns.counted,
                 )  # fmt: skip
         columns.floor[slots] = np.maximum(columns.floor[slots], offset + 1)
+        self.highest_floor = max(self.highest_floor, offset + 1)
         waiting = columns.pending[slots] > 0
         columns.size[slots] = np.where(waiting, columns.size[slots], 0)
         columns.oldest[slots] = np.where(waiting, np.maximum(oldest, offset + 1), NEVER)
@@ -313,13 +318,11 @@ class Mailboxes:
         if self.columns.oldest[slot] >= end:
             return None
         rows = self.ranges.offsets(self.numbers_of(slot), before, 1)
-        first = rows[0] if rows else NEVER
-        self.columns.oldest[slot] = first
+        first = self.columns.oldest[slot] = rows[0] if rows else NEVER
         if first >= end:
             return None
         count, last = self._take_out(slot, end)
-        floor = last + 1
-        self.columns.floor[slot] = floor
+        floor = self.columns.floor[slot] = last + 1
         if (lost := self.lost.start_of(first)) is not None:
             first = max(lost, before)
         dropped = None if self.lost.any_within(first, floor) else count
@@ -329,8 +332,7 @@ class Mailboxes:
 
     def stored(self, slot: int) -> StoredMailbox:
         """The state of a mailbox that goes to disk."""
-        number = int(self.columns.newest_number[slot])
-        return StoredMailbox(number, self.cursor(slot), self._gaps.of(slot))
+        return StoredMailbox(self.numbers_of(slot)[-1], self.cursor(slot), self._gaps.of(slot))
 
     def consumed(self) -> list[int]:
         """Registrations that have ended and have nothing left to deliver, each once."""
@@ -408,12 +410,14 @@ class Mailboxes:
         if gaps:
             self._gaps.resume(slot, gaps)
             columns.floor[slot] = gaps[-1].end
+        self.highest_floor = max(self.highest_floor, int(columns.floor[slot]))
 
     def _resume_at(self, slots: Integers, cursor: int) -> None:
         """Mailboxes that have just been resumed are acknowledged up to `cursor` at least."""
         columns = self.columns
         columns.cursor[slots] = np.maximum(columns.cursor[slots], cursor)
         columns.floor[slots] = np.maximum(columns.floor[slots], cursor + 1)
+        self.highest_floor = max(self.highest_floor, cursor + 1)
         for slot in set(self._gaps.slots()).intersection(slots.tolist()):
             self._gaps.acknowledge(slot, cursor, partial(self._count_dropped, slot))
 
@@ -483,6 +487,7 @@ class Mailboxes:
             following = self.ranges.offsets(numbers, end, 1) if columns.pending[slot] else []
             columns.oldest[slot] = following[0] if following else NEVER
         columns.floor[slot] = max(int(columns.floor[slot]), end)
+        self.highest_floor = max(self.highest_floor, end)
         return count, last
 
     def _count_dropped(self, slot: int, start: int, end: int) -> int | None:

@@ -6,6 +6,7 @@ lanes     0    4    0    4    4        who gets them
 numbers   7  331    7  331  332        by which registration; only where the connection has groups
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -74,17 +75,18 @@ class EventQueue:
         self._count(chunk, 1)
         return list(self._surplus())
 
-    def take(self, limit: int) -> list[Chunk]:
-        """The oldest events, at most so many."""
+    def take(self, limit: int, end: int) -> list[Chunk]:
+        """The oldest events, at most so many, with offsets below `end`."""
         taken: list[Chunk] = []
-        while self._chunks and limit:
+        while self._chunks and limit and self._chunks[0].offsets[0] < end:
             chunk = self._chunks.popleft()
             self._count(chunk, -1)
-            if len(chunk.offsets) > limit:
-                chunk, rest = chunk.cut(limit)
+            count = min(limit, bisect_left(chunk.offsets, end))
+            if len(chunk.offsets) > count:
+                chunk, rest = chunk.cut(count)
                 self.put_back([rest])
             taken.append(chunk)
-            limit -= len(chunk.offsets)
+            limit -= count
         return taken
 
     def put_back(self, chunks: Sequence[Chunk]) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from culver.delivery.delivery_kernels import gather
+from culver.delivery.mailboxes.mailbox_columns import NONE
+from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.merged.event_queue import chunk_of
 from culver.delivery.merged.lane import LiveLane
 from culver.delivery.merged.merged_session import MergedSession
@@ -100,14 +102,19 @@ class Followers:
         for session in self.sessions:
             session.check_gaps()
 
-    def accept(self, item: RetainedRange) -> None:
+    def accept(self, item: RetainedRange, mailboxes: Mailboxes) -> None:
         """Tell every session what a new range has for its lanes that are tailing."""
         if not self.sessions:
             return
         self._refresh()
+        # Mostly nothing of a new range is acknowledged, and there is no need to look at the floor of each member.
+        is_new = mailboxes.highest_floor <= item.start
         parts: dict[int, list[tuple[Integers, Integers, Integers]]] = {}
         if len(self._numbers):
-            rows, at = self._gather(item, self._numbers, self._floors)
+            floors = self._floors
+            if not is_new:
+                floors = np.maximum(floors, _floors_of(self._numbers, mailboxes))
+            rows, at = self._gather(item, self._numbers, floors)
             if len(rows):
                 owners = self._sessions[at]
                 order = np.argsort(owners, kind="stable")
@@ -120,7 +127,9 @@ class Followers:
         for place, session in enumerate(self.sessions):
             for lane in session.groups:
                 if lane.is_tailing and len(lane.numbers):
-                    rows, at = self._gather(item, lane.numbers, np.zeros(len(lane.numbers), np.int64))
+                    numbers = lane.numbers
+                    floors = np.zeros_like(numbers) if is_new else _floors_of(numbers, mailboxes)
+                    rows, at = self._gather(item, numbers, floors)
                     if len(rows):
                         part = rows, np.full(len(rows), lane.index), lane.numbers[at]
                         parts.setdefault(place, []).append(part)
@@ -161,3 +170,10 @@ class Followers:
             for lane in session.lanes
             if isinstance(lane, LiveLane)
         )
+
+
+def _floors_of(numbers: Integers, mailboxes: Mailboxes) -> Integers:
+    """The lowest offset that each registration can still deliver; 0 where it has no mailbox."""
+    slots = mailboxes.slots_of(numbers)
+    floors: Integers = np.where(slots == NONE, 0, mailboxes.columns.floor[slots])
+    return floors

@@ -116,7 +116,8 @@ class GroupLane(Lane):
             offsets = np.concatenate([np.empty(0, np.int64), *(part[0] for part in parts)])
             if len(offsets):
                 at = np.concatenate([part[1] for part in parts])
-                return chunk_of(offsets, np.full(len(at), self.index), self.numbers[at])
+                chunk = chunk_of(offsets, np.full(len(at), self.index), self.numbers[at])
+                return chunk.cut(limit)[0] if len(chunk.offsets) > limit else chunk
             self.position = end - 1
             window *= 2
         return None

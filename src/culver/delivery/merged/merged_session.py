@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from culver.delivery.deliveries import DeliveryGap, GapReason
-from culver.delivery.mailboxes.mailbox_columns import NONE
+from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
 from culver.delivery.merged.event_queue import Chunk, EventQueue
 from culver.delivery.merged.lane import DurableLane, GroupLane, Lane, LiveLane
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.selection import Selection
 from culver.errors import CulverError, NotFound, Unavailable
+from culver.jit import Integers
 from culver.registry import Block, Registration
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class MergedSession:
         known: int | None = None if lost.any_within(start, end) else dropped
         if lane.overflow is not None:
             earlier = lane.overflow[2]
-            start = lane.overflow[0]
+            start, end = min(start, lane.overflow[0]), max(end, lane.overflow[1])
             known = None if known is None or earlier is None else known + earlier
         lane.overflow = start, end, known
         self._overflowed[lane.index] = lane
@@ -197,7 +198,7 @@ class MergedSession:
             mailboxes = self._hub.mailboxes
             lane.registration = registration
             lane.numbers = np.array(mailboxes.numbers_of(lane.slot), np.int64)
-            if registration.since <= self.done(lane):
+            if registration.since <= self._read_to(lane):
                 self._rewind(lane, registration.since - 1)
             self._on_change()
 
@@ -215,11 +216,13 @@ class MergedSession:
             ]
             if not concerned:
                 continue
-            before, done = lane.count, self.done(lane)
+            before, numbers, done = lane.count, lane.numbers, self.done(lane)
             lane.refresh(self._hub.mailboxes)
-            since = min((each.since for each in concerned if each.until is None), default=done + 1)
+            joined = np.setdiff1d(lane.numbers, numbers, assume_unique=True)
+            since = min((each.since for each in concerned if _is_of(joined, each)), default=done + 1)
             if since <= done:
                 lane.joined_late(since, done)
+            if since <= self._read_to(lane):
                 self._rewind(lane, since - 1)
             if before and not lane.count and lane.selection.prefix is None:
                 self.remove(lane.group)
@@ -266,22 +269,29 @@ class MergedSession:
         if self._gaps_to_check:
             self._gaps_to_check = False
             self._find_gaps()
-        for live in self._overflowed.values():
-            assert live.overflow is not None
-            self._notices.append(MergedGap(*live.overflow, "overflow", [live.registration.id], {}))
-            live.overflow = None
-        self._overflowed.clear()
-        if self._notices:
-            return [self._notices.popleft() for _ in range(min(limit, len(self._notices)))]
-        items: list[MergedItem] = []
-        while not items and (self._behind or self._queue):
+        while True:
+            self._announce_overflows()
+            if self._notices:
+                return [self._notices.popleft() for _ in range(min(limit, len(self._notices)))]
+            if not self._behind and not self._queue:
+                return []
             # In turn, so that nobody waits for one who has much to catch up with.
             self._is_queues_turn = not self._is_queues_turn
             if self._queue and (self._is_queues_turn or not self._behind):
                 items = await self._read_queue(limit)
-            elif self._behind:
+            else:
                 items = await self._read_behind(self._behind[0], limit)
-        return items
+            if items:
+                return items
+
+    def _announce_overflows(self) -> None:
+        """What an answer of the log was too short for comes before a gap that arose meanwhile."""
+        for live in list(self._overflowed.values()):
+            assert live.overflow is not None
+            if self._queue.first is None or live.overflow[0] <= self._queue.first:
+                self._notices.append(MergedGap(*live.overflow, "overflow", [live.registration.id], {}))
+                del self._overflowed[live.index]
+                live.overflow = None
 
     async def _read_behind(self, lane: DurableLane | GroupLane, limit: int) -> list[MergedItem]:
         chunk = lane.next_chunk(self._hub.mailboxes, limit)
@@ -291,16 +301,17 @@ class MergedSession:
             self._changed(lane)
             return []
         self._behind.rotate(-1)
-        epoch = chunk.epoch = self._epoch
-        begin = lane.position + 1
+        begin, numbers = lane.position + 1, lane.numbers
         payloads = await self._hub.payloads.read(chunk.offsets)
-        if self._epoch != epoch and (self._lanes.get(lane.index) is not lane or lane.position + 1 != begin):
-            return []  # it is gone or rewound; the next call sees to it
+        is_same = lane.position + 1 == begin and lane.numbers is numbers
+        if self._lanes.get(lane.index) is not lane or not is_same:
+            return []  # it is gone or rewound, or it has other members; the next call sees to it
         lane.position = chunk.offsets[len(payloads) - 1]
         return list(self._items(chunk, payloads, begin, checked=True))
 
     async def _read_queue(self, limit: int) -> list[MergedItem]:
-        taken = self._taken = self._queue.take(limit)
+        gaps = [lane.overflow[0] for lane in self._overflowed.values() if lane.overflow is not None]
+        taken = self._taken = self._queue.take(limit, min(gaps, default=NEVER))
         if not taken:
             return []
         offsets = [offset for chunk in taken for offset in chunk.offsets]
@@ -316,16 +327,14 @@ class MergedSession:
         for place, chunk in enumerate(taken):
             count = len(chunk.offsets)
             if at + count > len(payloads):
-                count = len(payloads) - at
-                done, rest = chunk.cut(count)
+                chunk, rest = chunk.cut(len(payloads) - at)
                 self._queue.put_back([rest, *taken[place + 1 :]])
-                chunk = done
-            if count:
+            if chunk.offsets:
                 items += self._items(chunk, payloads[at : at + count], self._position + 1)
                 self._position = max(self._position, chunk.offsets[-1])
-            at += count
-            if at >= len(payloads):
+            if at + count > len(payloads):
                 break
+            at += count
         return items
 
     def _rows(self, chunk: Chunk) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -357,6 +366,8 @@ class MergedSession:
             if offset not in found:
                 return
             to, groups = self._names(lanes, numbers)
+            if not to and not groups:
+                continue
             payload, start = found[offset], lost.start_of(offset)
             if start is None and payload is not None:
                 yield MergedEvent(offset, payload, to, groups)
@@ -384,11 +395,13 @@ class MergedSession:
             return [every[index].registration.id for index in lanes], {}  # type: ignore[attr-defined]
         to: list[str] = []
         groups: dict[int, list[str]] = {}
-        name = self._hub.mailboxes.subscription_of
+        name_of = self._hub.mailboxes.subscription_of
         for at, index in enumerate(lanes):
             lane = every[index]
             if isinstance(lane, GroupLane):
-                groups.setdefault(lane.group, []).append(name(numbers[at]))
+                # A member may have left while its events waited in the queue.
+                if (name := name_of(numbers[at])) is not None:
+                    groups.setdefault(lane.group, []).append(name)
             else:
                 assert isinstance(lane, DurableLane | LiveLane)
                 to.append(lane.registration.id)
@@ -399,6 +412,10 @@ class MergedSession:
     def done(self, lane: Lane) -> int:
         """The offset up to which a lane has been handed out."""
         return max(self._position, lane.tail_from - 1) if lane.is_tailing else lane.position
+
+    def _read_to(self, lane: Lane) -> int:
+        """The offset up to which a lane has been handed out, or waits in the queue."""
+        return self._hub.frontier - 1 if lane.is_tailing else lane.position
 
     def _find_gaps(self) -> None:
         mailboxes = self._hub.mailboxes
@@ -438,6 +455,13 @@ class MergedSession:
         if self.done(lane) < lane.late_until:
             offset = min(offset, lane.late_since - 1)
         await self._hub.acknowledge_members(lane.selection, lane.numbers, offset)
+
+
+def _is_of(numbers: Integers, change: Registration | Block) -> bool:
+    """Whether any of the numbers, which ascend, belongs to a registration or a block."""
+    count = change.count if isinstance(change, Block) else 1
+    first, end = np.searchsorted(numbers, [change.number, change.number + count])
+    return bool(first < end)
 
 
 def _notice(gap: DeliveryGap, group: int | None = None) -> MergedGap:
