@@ -202,7 +202,7 @@ class Hub:
             if registration.until is None:
                 self._sessions.replace(registration)
         self.channel_targets.register(durable)
-        self._sessions.followers.registered(changes)
+        self._sessions.fanout.registered(changes)
 
     def accept(self, notifications: Notifications, *, stored: bool = True) -> None:
         """Take note of the next range of the log and wake the sessions it concerns.
@@ -242,9 +242,9 @@ class Hub:
         """Connect a subscriber of many subscriptions, who names them later. Raises Unavailable."""
         if self._closed:
             raise Unavailable("the site is stopping")
-        followers = self._sessions.followers
-        session = MergedSession(self, self._settings.live_buffer, followers.changed)
-        followers.add(session)
+        fanout = self._sessions.fanout
+        session = MergedSession(self, self._settings.live_buffer, fanout.changed)
+        fanout.add(session)
         return session
 
     def take_buffer(self, registration: Registration) -> LiveBuffer:
@@ -309,9 +309,15 @@ class Hub:
         if name is not None:
             written = self._cursors.acknowledge_set(SetCursor(name, self._share, offset))
         else:
-            moved = slots[columns.cursor[slots] < offset].tolist()
+            moved = columns.cursor[slots] < offset
+            if offset < mailboxes.frontier:
+                # A mailbox in which nothing waits there is as empty after a restart.
+                moved &= (columns.oldest[slots] <= offset) | np.isin(slots, mailboxes.slots_with_gaps())
             written = self._cursors.acknowledge_all(
-                [(mailboxes.subscription(slot), int(columns.newest_number[slot]), offset) for slot in moved]
+                [
+                    (mailboxes.subscription(slot), int(columns.newest_number[slot]), offset)
+                    for slot in slots[moved].tolist()
+                ]
             )
         await asyncio.wrap_future(written)
         # Those that are gone meanwhile have no slot any more.
@@ -324,7 +330,7 @@ class Hub:
         for lane in session.lanes:
             if not lane.registration.durable:
                 self._sessions.close_live(lane.registration.number)
-        self._sessions.followers.remove(session)
+        self._sessions.fanout.remove(session)
 
     def detach(self, session: SubscriberSession) -> None:
         """Take note that a session has been closed. A second call changes nothing."""

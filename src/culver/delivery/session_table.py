@@ -4,8 +4,8 @@ registration number   7  12  31      sorted: one intersection finds whom a range
                       |   |   '----> live: a buffer from registration on, and a session once it is connected
                       '---'--------> durable: the set of sessions of one subscription, under each of its numbers
 
-Connections with many subscriptions are in `merged.followers`. Their live subscriptions have a buffer here, too, which
-is filled until they are connected.
+Connections with many subscriptions are in `merged.session_fanout`. Their live subscriptions have a buffer here, too,
+which is filled until they are connected.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from culver.delivery.delivery_kernels import meet
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.merged.followers import Followers
+from culver.delivery.merged.session_fanout import SessionFanout
 from culver.delivery.ranges.retained_ranges import RetainedRange
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
 from culver.errors import CulverError, NotFound
@@ -33,14 +33,14 @@ class SessionTable:
         self._durable: dict[str, set[DurableSession]] = {}
         self._durable_numbers: dict[int, set[DurableSession]] = {}  # the same sets
         self._connected: NDArray[np.int64] | None = None  # sorted; None where it must be made anew
-        self.followers = Followers(self._changed)
+        self.fanout = SessionFanout(self._changed)
 
     def _changed(self) -> None:
         self._connected = None
 
     @property
     def sessions(self) -> int:
-        merged = sum(len(each.lanes) + len(each.groups) for each in self.followers.sessions)
+        merged = sum(len(each.lanes) + len(each.groups) for each in self.fanout.sessions)
         return len(self._live) + sum(map(len, self._durable.values())) + merged
 
     @property
@@ -58,7 +58,7 @@ class SessionTable:
         return self._buffers.get(number)
 
     def is_connected(self, number: int) -> bool:
-        return number in self._live or number in self.followers.live
+        return number in self._live or number in self.fanout.live
 
     def start_live(self, number: int, buffer: LiveBuffer) -> None:
         self._buffers[number] = buffer
@@ -70,7 +70,7 @@ class SessionTable:
         session = self._live.pop(registration.number, None)
         if session is not None:
             session.end(ended(registration.id))
-        self.followers.end_subscription(registration.id)
+        self.fanout.end_subscription(registration.id)
 
     def close_live(self, number: int) -> None:
         """A connection that had a live subscription is gone."""
@@ -116,10 +116,10 @@ class SessionTable:
             self._connected = None
             for session in sessions:
                 session.replace(registration)
-        self.followers.replace(registration)
+        self.fanout.replace(registration)
 
     def connected_subscriptions(self) -> tuple[str, ...]:
-        return tuple({*self._durable, *self.followers.connected()})
+        return tuple({*self._durable, *self.fanout.connected()})
 
     def end_durable(self, subscription: str, numbers: range) -> None:
         """End the sessions of a subscription whose registration is one of these."""
@@ -127,7 +127,7 @@ class SessionTable:
             if session.registration.number in numbers:
                 session.end(ended(subscription))
                 self.remove(session)
-        self.followers.end_subscription(subscription, numbers)
+        self.fanout.end_subscription(subscription, numbers)
 
     def end_all(self, error: CulverError) -> None:
         for live in self._live.values():
@@ -135,7 +135,7 @@ class SessionTable:
         for sessions in self._durable.values():
             for durable in sessions:
                 durable.end(error)
-        self.followers.end_all(error)
+        self.fanout.end_all(error)
 
     def accept(self, item: RetainedRange, mailboxes: Mailboxes) -> None:
         """Fill the live buffers that a range concerns, and wake the sessions."""
@@ -147,14 +147,14 @@ class SessionTable:
                     self._live[number].wake()
             for session in self._durable_numbers.get(number, ()):
                 session.wake()
-        self.followers.accept(item, mailboxes)
+        self.fanout.accept(item, mailboxes)
 
     def wake(self, subscriptions: Sequence[str]) -> None:
         for subscription in subscriptions:
             for session in self._durable.get(subscription, ()):
                 session.wake()
         if subscriptions:
-            self.followers.check_gaps()
+            self.fanout.check_gaps()
 
     def waiting_live(self) -> Iterator[int]:
         """The lowest offset that each live subscriber still waits for."""
@@ -163,13 +163,13 @@ class SessionTable:
             needed = session.needed_from if session is not None else buffer.first
             if needed is not None:
                 yield needed
-        yield from self.followers.waiting_live()
+        yield from self.fanout.waiting_live()
 
     def _concerned(self, numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
         """The numbers of a range that somebody is connected for, each with its place there."""
         connected = self._connected
         if connected is None:
-            every = np.array(sorted({*self._buffers, *self._durable_numbers} - self.followers.live), np.int64)
+            every = np.array(sorted({*self._buffers, *self._durable_numbers} - self.fanout.live), np.int64)
             self._connected = connected = read_only(every)
         places = np.empty(min(len(numbers), len(connected)), np.int64)
         found = places[: meet(read_only(numbers), connected, places)]

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from culver.config import DeliverySettings
 from culver.delivery.hub import Hub
+from culver.delivery.merged import lane as lanes
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.merged_session import MergedSession
 from culver.delivery.merged.selection import Selection
@@ -119,6 +122,41 @@ def test_a_group_is_acknowledged_as_a_whole_and_for_good(disk: Disk, selection: 
         assert caught.value.field == "offset"
         with pytest.raises(NotFound):
             await session.acknowledge_group(2, 1)
+        await hub.close()
+
+    asyncio.run(run())
+
+
+def test_acknowledging_a_prefix_writes_only_the_members_that_had_something(disk: Disk) -> None:
+    async def run() -> None:
+        hub = disk.hub()
+        hub.register([registration(number, f"al.{number}") for number in range(7, 40)])
+        disk.feed(hub, 0, 6, {7: [0, 5], 9: [3], 12: [5]})
+        session = hub.open_merged()
+        session.follow(1, Selection(prefix="al."))
+        assert len(await session.receive(10, 0)) == 3
+        await session.acknowledge_group(1, 3)
+        await hub.close()
+        with closing(sqlite3.connect(disk.path / "delivery" / "cursors.db")) as database:
+            assert dict(database.execute("SELECT number, cursor FROM mailboxes")) == {7: 3, 9: 3}
+
+    asyncio.run(run())
+
+
+def test_a_group_beyond_limits_is_read_in_smaller_pieces(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "_MOST_PAIRS", 5)
+
+    async def run() -> None:
+        hub = disk.hub()
+        hub.register([block()])
+        disk.feed(hub, 0, 9, {10: [0, 1, 2], 11: [0, 1, 2, 8], **{number: [2] for number in range(12, 24)}})
+        session = hub.open_merged()
+        session.follow(1, QUOTES)
+        received = []
+        while items := events(await session.receive(10, 0)):
+            assert len(items) == 1 or sum(len(groups[1]) for _, _, groups in items) <= 5
+            received += [(offset, len(groups[1])) for offset, _, groups in items]
+        assert received == [(0, 2), (1, 2), (2, 14), (8, 1)]
         await hub.close()
 
     asyncio.run(run())

@@ -6,7 +6,7 @@ import pytest
 
 from culver.config import EventSettings
 from culver.errors import CulverError
-from culver.gateway.websocket.client_messages import Publications, read_message, read_quickly
+from culver.gateway.websocket.client_messages import PublishRequest, read_message, read_quickly
 from culver.messages import Reference
 
 SETTINGS = EventSettings(max_depth=4, max_batch=3, max_attributes=5, max_bytes=120)
@@ -59,9 +59,9 @@ def random_message(rng: random.Random) -> str:
     return "{" + rng.choice((",", ", ")).join(members) + "}"
 
 
-def read_strictly(text: str) -> tuple[Publications, Reference] | None:
+def read_strictly(text: str) -> tuple[PublishRequest, Reference] | None:
     reference, content = read_message(text, SETTINGS)
-    return (content, reference) if isinstance(content, Publications) else None
+    return (content, reference) if isinstance(content, PublishRequest) else None
 
 
 @pytest.mark.slow(seconds=2)
@@ -105,7 +105,7 @@ def read_each(events: str, more: str = "", settings: EventSettings = SETTINGS) -
     """The content of a publish_each: numbers of the accepted events, and what the others are refused for."""
     reference, content = read_message(f'{{"op":"publish_each","ref":7,"events":{events}{more}}}', settings)
     assert reference == 7
-    if not isinstance(content, Publications):
+    if not isinstance(content, PublishRequest):
         assert isinstance(content, CulverError)
         return content.code, content.field
     assert content.each

@@ -15,7 +15,7 @@ import numpy as np
 from culver.jit import Integers
 
 
-class Chunk:
+class EventRun:
     """Events that ascend. `epoch` is that of the session when it came in."""
 
     __slots__ = ("bounds", "epoch", "lanes", "numbers", "offsets")
@@ -29,22 +29,22 @@ class Chunk:
         self.numbers = numbers
         self.epoch = epoch
 
-    def cut(self, count: int) -> tuple["Chunk", "Chunk"]:
+    def cut(self, count: int) -> tuple["EventRun", "EventRun"]:
         """The first events, so many, and the others."""
         at = self.bounds[count]
-        first = Chunk(
+        first = EventRun(
             self.offsets[:count], self.bounds[: count + 1], self.lanes[:at], self.numbers[:at], self.epoch
         )
         bounds = [bound - at for bound in self.bounds[count:]]
-        return first, Chunk(self.offsets[count:], bounds, self.lanes[at:], self.numbers[at:], self.epoch)
+        return first, EventRun(self.offsets[count:], bounds, self.lanes[at:], self.numbers[at:], self.epoch)
 
 
-def chunk_of(offsets: Integers, lanes: Integers, numbers: Integers | None) -> Chunk:
+def event_run(offsets: Integers, lanes: Integers, numbers: Integers | None) -> EventRun:
     """Group pairs of an event and a lane, in any order, by event."""
     order = np.argsort(offsets, kind="stable")
     offsets = offsets[order]
     starts = np.flatnonzero(np.diff(offsets, prepend=-1))
-    return Chunk(
+    return EventRun(
         offsets[starts].tolist(),
         [*starts.tolist(), len(offsets)],
         lanes[order].tolist(),
@@ -58,55 +58,55 @@ class EventQueue:
     def __init__(self, max_events: int, max_pairs: int) -> None:
         self._max_events = max_events
         self._max_pairs = max_pairs
-        self._chunks: deque[Chunk] = deque()
+        self._runs: deque[EventRun] = deque()
         self._events = 0
         self._pairs = 0
 
     def __bool__(self) -> bool:
-        return bool(self._chunks)
+        return bool(self._runs)
 
     @property
     def first(self) -> int | None:
-        return self._chunks[0].offsets[0] if self._chunks else None
+        return self._runs[0].offsets[0] if self._runs else None
 
-    def push(self, chunk: Chunk) -> Sequence[Chunk]:
+    def push(self, run: EventRun) -> Sequence[EventRun]:
         """Add events behind all others. Returns the oldest ones, which do not fit any more and are out now."""
-        self._chunks.append(chunk)
-        self._count(chunk, 1)
+        self._runs.append(run)
+        self._count(run, 1)
         return list(self._surplus())
 
-    def take(self, limit: int, end: int) -> list[Chunk]:
+    def take(self, limit: int, end: int) -> list[EventRun]:
         """The oldest events, at most so many, with offsets below `end`."""
-        taken: list[Chunk] = []
-        while self._chunks and limit and self._chunks[0].offsets[0] < end:
-            chunk = self._chunks.popleft()
-            self._count(chunk, -1)
-            count = min(limit, bisect_left(chunk.offsets, end))
-            if len(chunk.offsets) > count:
-                chunk, rest = chunk.cut(count)
+        taken: list[EventRun] = []
+        while self._runs and limit and self._runs[0].offsets[0] < end:
+            run = self._runs.popleft()
+            self._count(run, -1)
+            count = min(limit, bisect_left(run.offsets, end))
+            if len(run.offsets) > count:
+                run, rest = run.cut(count)
                 self.put_back([rest])
-            taken.append(chunk)
+            taken.append(run)
             limit -= count
         return taken
 
-    def put_back(self, chunks: Sequence[Chunk]) -> None:
+    def put_back(self, runs: Sequence[EventRun]) -> None:
         """Undo a `take`, or the end of one."""
-        for chunk in reversed(chunks):
-            if chunk.offsets:
-                self._chunks.appendleft(chunk)
-                self._count(chunk, 1)
+        for run in reversed(runs):
+            if run.offsets:
+                self._runs.appendleft(run)
+                self._count(run, 1)
 
-    def _surplus(self) -> Iterator[Chunk]:
+    def _surplus(self) -> Iterator[EventRun]:
         while (surplus := self._events - self._max_events) > 0 or self._pairs > self._max_pairs:
-            chunk = self._chunks.popleft()
-            self._count(chunk, -1)
-            # At least an eighth, because what stays of a chunk is copied.
-            drop = max(surplus, len(chunk.offsets) // 8, 1)
-            if drop < len(chunk.offsets):
-                chunk, rest = chunk.cut(drop)
+            run = self._runs.popleft()
+            self._count(run, -1)
+            # At least an eighth, because what stays of a run is copied.
+            drop = max(surplus, len(run.offsets) // 8, 1)
+            if drop < len(run.offsets):
+                run, rest = run.cut(drop)
                 self.put_back([rest])
-            yield chunk
+            yield run
 
-    def _count(self, chunk: Chunk, sign: int) -> None:
-        self._events += sign * len(chunk.offsets)
-        self._pairs += sign * len(chunk.lanes)
+    def _count(self, run: EventRun, sign: int) -> None:
+        self._events += sign * len(run.offsets)
+        self._pairs += sign * len(run.lanes)

@@ -13,15 +13,16 @@ import numpy as np
 from culver.delivery.delivery_kernels import gather
 from culver.delivery.mailboxes.mailbox_columns import NEVER
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.merged.event_queue import Chunk, chunk_of
+from culver.delivery.merged.event_queue import EventRun, event_run
 from culver.delivery.merged.selection import Selection
 from culver.jit import Integers, read_only
-from culver.matching import Rows
 from culver.registry import Registration
 
-# How many offsets a group looks at first, and room for so many pairs.
+# How many offsets a group looks at first, room for so many pairs, and how many it takes at once, unless one event has
+# more.
 _WINDOW = 512
 _ROOM = 8_192
+_MOST_PAIRS = 131_072
 
 
 class Lane:
@@ -66,12 +67,12 @@ class DurableLane(Lane):
         self.registration = registration
         self.slot = slot
 
-    def next_chunk(self, mailboxes: Mailboxes, limit: int) -> Chunk | None:
+    def next_run(self, mailboxes: Mailboxes, limit: int) -> EventRun | None:
         offsets = mailboxes.offsets(self.slot, self.position, limit)
         if not offsets:
             return None
         count = len(offsets)
-        return Chunk(offsets, list(range(count + 1)), [self.index] * count, [])
+        return EventRun(offsets, list(range(count + 1)), [self.index] * count, [])
 
 
 class GroupLane(Lane):
@@ -101,7 +102,7 @@ class GroupLane(Lane):
             self.late_since = since
         self.late_since, self.late_until = min(self.late_since, since), max(self.late_until, done)
 
-    def next_chunk(self, mailboxes: Mailboxes, limit: int) -> Chunk | None:
+    def next_run(self, mailboxes: Mailboxes, limit: int) -> EventRun | None:
         """The next events behind the position, whoever of the group they are for; None at the frontier. Moves the
         position over events that nobody gets."""
         window = min(_WINDOW, limit)
@@ -109,31 +110,36 @@ class GroupLane(Lane):
         while self.position + 1 < mailboxes.frontier:
             start = self.position + 1
             end = min(start + window, mailboxes.frontier)
-            parts = [
-                (rows.astype(np.int64) + base, at)
-                for base, rows, at in self._parts(mailboxes, floors, start, end)
-            ]
-            offsets = np.concatenate([np.empty(0, np.int64), *(part[0] for part in parts)])
+            parts = self._parts(mailboxes, floors, start, end, _MOST_PAIRS if end - start > 1 else NEVER)
+            if parts is None:
+                window = (end - start) // 2
+                continue
+            offsets = np.concatenate([np.empty(0, np.int64), *(offsets for offsets, _ in parts)])
             if len(offsets):
-                at = np.concatenate([part[1] for part in parts])
-                chunk = chunk_of(offsets, np.full(len(at), self.index), self.numbers[at])
-                return chunk.cut(limit)[0] if len(chunk.offsets) > limit else chunk
+                at = np.concatenate([at for _, at in parts])
+                run = event_run(offsets, np.full(len(at), self.index), self.numbers[at])
+                return run.cut(limit)[0] if len(run.offsets) > limit else run
             self.position = end - 1
             window *= 2
         return None
 
     def _parts(
-        self, mailboxes: Mailboxes, floors: Integers, start: int, end: int
-    ) -> Sequence[tuple[int, Rows, Integers]]:
-        parts = []
+        self, mailboxes: Mailboxes, floors: Integers, start: int, end: int, most: int
+    ) -> Sequence[tuple[Integers, Integers]] | None:
+        """For each range, the offsets in `[start, end)` and the places of the members who get them; None where there
+        are more than `most`."""
+        parts: list[tuple[Integers, Integers]] = []
         for item in mailboxes.ranges.overlapping(start, end):
             n = item.notifications
             low, high = max(start, item.start) - n.start, min(end, n.end) - n.start
             arrays = read_only(n.numbers), read_only(n.bounds), read_only(n.rows)
             rows, at = np.empty(_ROOM, np.uint16), np.empty(_ROOM, np.int64)
             needed = gather(*arrays, self.numbers, floors, n.start, low, high, rows, at)
+            most -= needed
+            if most < 0:
+                return None
             if needed > len(rows):
                 rows, at = np.empty(needed, np.uint16), np.empty(needed, np.int64)
                 gather(*arrays, self.numbers, floors, n.start, low, high, rows, at)
-            parts.append((n.start, rows[:needed], at[:needed]))
+            parts.append((rows[:needed].astype(np.int64) + n.start, at[:needed]))
         return parts

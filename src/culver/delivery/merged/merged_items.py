@@ -4,6 +4,8 @@ import msgspec
 
 from culver.delivery.deliveries import GapReason
 
+_NAME_BYTES = 16
+
 
 class MergedEvent(msgspec.Struct, frozen=True):
     """One event, with all that it is for: subscriptions that were added one by one, and members of groups by the
@@ -17,6 +19,11 @@ class MergedEvent(msgspec.Struct, frozen=True):
     @property
     def deliveries(self) -> int:
         return len(self.to) + sum(map(len, self.groups.values()))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the event takes in a message."""
+        return len(self.payload) + _NAME_BYTES * self.deliveries
 
 
 class MergedGap(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """One connection with many subscriptions. It joins its lanes, so that an event comes once:
 
-    followers --push--> queue ---------------.
+    session_fanout --push--> queue ---------------.
                                              +--> receive
     lanes that are behind, each from its ----'
     mailboxes, in turn
@@ -19,7 +19,7 @@ import numpy as np
 
 from culver.delivery.deliveries import DeliveryGap, GapReason
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
-from culver.delivery.merged.event_queue import Chunk, EventQueue
+from culver.delivery.merged.event_queue import EventQueue, EventRun
 from culver.delivery.merged.lane import DurableLane, GroupLane, Lane, LiveLane
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.selection import Selection
@@ -53,7 +53,7 @@ class MergedSession:
         self._epoch = 0
         # Everything that came from the queue is handed out up to here.
         self._position = -1
-        self._taken: Sequence[Chunk] = ()
+        self._taken: Sequence[EventRun] = ()
         self._wake = asyncio.Event()
         self._ended: CulverError | None = None
 
@@ -105,7 +105,7 @@ class MergedSession:
         return self._next_index
 
     def _changed(self, lane: Lane) -> None:
-        """A lane is new, gone, or begins to tail or to be behind. The table of `Followers` has no groups."""
+        """A lane is new, gone, or begins to tail or to be behind. The table of `SessionFanout` has no groups."""
         if not isinstance(lane, GroupLane):
             self._on_change()
 
@@ -119,8 +119,8 @@ class MergedSession:
         self._notices += [_notice(gap) for gap in gaps]
         if offsets:
             count = len(offsets)
-            chunk = Chunk(offsets, list(range(count + 1)), [index] * count, [registration.number] * count)
-            self._put(chunk)
+            run = EventRun(offsets, list(range(count + 1)), [index] * count, [registration.number] * count)
+            self._put(run)
         return lane
 
     # --- what happens -----------------------------------------------------------------------------------
@@ -137,25 +137,25 @@ class MergedSession:
     @property
     def needed_from(self) -> int | None:
         """The lowest offset still to be read from the log for a live subscription."""
-        first = [chunk.offsets[0] for chunk in self._taken]
+        first = [run.offsets[0] for run in self._taken]
         if self._queue.first is not None:
             first.append(self._queue.first)
         return min(first, default=None)
 
-    def push(self, chunk: Chunk) -> None:
+    def push(self, run: EventRun) -> None:
         """Take events of the next range for lanes that are tailing."""
-        self._put(chunk)
+        self._put(run)
         self._wake.set()
 
-    def _put(self, chunk: Chunk) -> None:
-        chunk.epoch = self._epoch
-        for dropped in self._queue.push(chunk):
+    def _put(self, run: EventRun) -> None:
+        run.epoch = self._epoch
+        for dropped in self._queue.push(run):
             self._drop(dropped)
 
-    def _drop(self, chunk: Chunk) -> None:
+    def _drop(self, run: EventRun) -> None:
         """Events do not fit the queue."""
         counts: dict[int, list[int]] = {}
-        for offset, lanes, _ in self._rows(chunk):
+        for offset, lanes, _ in self._rows(run):
             for index in lanes:
                 counts.setdefault(index, []).append(offset)
         for index, offsets in counts.items():
@@ -294,27 +294,27 @@ class MergedSession:
                 live.overflow = None
 
     async def _read_behind(self, lane: DurableLane | GroupLane, limit: int) -> list[MergedItem]:
-        chunk = lane.next_chunk(self._hub.mailboxes, limit)
-        if chunk is None:
+        run = lane.next_run(self._hub.mailboxes, limit)
+        if run is None:
             lane.catch_up(self._hub.frontier)
             self._behind.popleft()
             self._changed(lane)
             return []
         self._behind.rotate(-1)
         begin, numbers = lane.position + 1, lane.numbers
-        payloads = await self._hub.payloads.read(chunk.offsets)
+        payloads = await self._hub.payloads.read(run.offsets)
         is_same = lane.position + 1 == begin and lane.numbers is numbers
         if self._lanes.get(lane.index) is not lane or not is_same:
             return []  # it is gone or rewound, or it has other members; the next call sees to it
-        lane.position = chunk.offsets[len(payloads) - 1]
-        return list(self._items(chunk, payloads, begin, checked=True))
+        lane.position = run.offsets[len(payloads) - 1]
+        return list(self._items(run, payloads, begin, checked=True))
 
     async def _read_queue(self, limit: int) -> list[MergedItem]:
         gaps = [lane.overflow[0] for lane in self._overflowed.values() if lane.overflow is not None]
         taken = self._taken = self._queue.take(limit, min(gaps, default=NEVER))
         if not taken:
             return []
-        offsets = [offset for chunk in taken for offset in chunk.offsets]
+        offsets = [offset for run in taken for offset in run.offsets]
         try:
             payloads = await self._hub.payloads.read(offsets)
         except BaseException:
@@ -324,24 +324,24 @@ class MergedSession:
             self._taken = ()
         items: list[MergedItem] = []
         at = 0
-        for place, chunk in enumerate(taken):
-            count = len(chunk.offsets)
+        for place, run in enumerate(taken):
+            count = len(run.offsets)
             if at + count > len(payloads):
-                chunk, rest = chunk.cut(len(payloads) - at)
+                run, rest = run.cut(len(payloads) - at)
                 self._queue.put_back([rest, *taken[place + 1 :]])
-            if chunk.offsets:
-                items += self._items(chunk, payloads[at : at + count], self._position + 1)
-                self._position = max(self._position, chunk.offsets[-1])
+            if run.offsets:
+                items += self._items(run, payloads[at : at + count], self._position + 1)
+                self._position = max(self._position, run.offsets[-1])
             if at + count > len(payloads):
                 break
             at += count
         return items
 
-    def _rows(self, chunk: Chunk) -> Iterator[tuple[int, list[int], list[int]]]:
+    def _rows(self, run: EventRun) -> Iterator[tuple[int, list[int], list[int]]]:
         """The offset, the lanes and the registrations of each event that still concerns somebody."""
-        bounds, lanes, numbers = chunk.bounds, chunk.lanes, chunk.numbers
-        is_current = chunk.epoch == self._epoch
-        for place, offset in enumerate(chunk.offsets):
+        bounds, lanes, numbers = run.bounds, run.lanes, run.numbers
+        is_current = run.epoch == self._epoch
+        for place, offset in enumerate(run.offsets):
             start, end = bounds[place], bounds[place + 1]
             here, those = lanes[start:end], numbers[start:end]
             if not is_current:
@@ -356,13 +356,13 @@ class MergedSession:
                 yield offset, here, those
 
     def _items(
-        self, chunk: Chunk, payloads: Sequence[bytes | None], begin: int, *, checked: bool = False
+        self, run: EventRun, payloads: Sequence[bytes | None], begin: int, *, checked: bool = False
     ) -> Iterator[MergedItem]:
         lost = self._hub.mailboxes.lost
-        found = dict(zip(chunk.offsets, payloads, strict=False))
+        found = dict(zip(run.offsets, payloads, strict=False))
         if checked:
-            chunk.epoch = self._epoch
-        for offset, lanes, numbers in self._rows(chunk):
+            run.epoch = self._epoch
+        for offset, lanes, numbers in self._rows(run):
             if offset not in found:
                 return
             to, groups = self._names(lanes, numbers)

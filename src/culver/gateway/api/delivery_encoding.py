@@ -42,8 +42,12 @@ def batches(items: Sequence[Received]) -> Iterator[list[Delivery] | DeliveryGap]
 
 
 def size_of(items: Sequence[Received | MergedItem]) -> int:
-    """How many bytes the payloads have."""
-    return sum(len(item.payload) for item in items if isinstance(item, Delivery | MergedEvent))
+    """About how many bytes the events take in a message."""
+    return sum(
+        item.size if isinstance(item, MergedEvent) else len(item.payload)
+        for item in items
+        if isinstance(item, Delivery | MergedEvent)
+    )
 
 
 class ReceiveLimit:

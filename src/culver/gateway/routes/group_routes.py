@@ -170,10 +170,10 @@ async def stream_group(request: Request, query: GroupQuery) -> Response:
         else:
             await _acknowledge(gateway.site, selection, after, LAST_ID)
     session, count = await _open(gateway.site, selection, after)
-    return GroupStream(gateway, session, mark, GroupStart(count=count, gateways=_other_gateways(request)))
+    return SentGroupEvents(gateway, session, mark, GroupStart(count=count, gateways=_other_gateways(request)))
 
 
-class GroupStream(SentEvents):
+class SentGroupEvents(SentEvents):
     """Sends what a group receives, until it ends. Owns the session."""
 
     def __init__(self, gateway: Gateway, session: JointSession, mark: GroupMark, start: GroupStart) -> None:

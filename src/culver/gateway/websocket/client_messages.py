@@ -35,7 +35,7 @@ _PUBLICATION_QUOTES = 6
 
 
 @dataclass(slots=True)
-class Publications:
+class PublishRequest:
     """The events of a message that are valid, in order. With `each`, every event is a publication of its own, and
     `refused` says what is wrong with the others, by their place in the message."""
 
@@ -44,7 +44,7 @@ class Publications:
     refused: list[tuple[int, CulverError]] = field(default_factory=list)
 
 
-def read_quickly(text: str, settings: EventSettings) -> tuple[Publications, Reference] | None:
+def read_quickly(text: str, settings: EventSettings) -> tuple[PublishRequest, Reference] | None:
     """The events and the reference of a message of publications that is plain JSON and has nothing wrong in it; None
     for any other message."""
     message = read_plain(text, _decode_publication)
@@ -58,12 +58,12 @@ def read_quickly(text: str, settings: EventSettings) -> tuple[Publications, Refe
     events = plain_events(text, message.events, settings, quotes)
     if events is None:
         return None
-    return Publications(events, each=type(message) is PublishEach), reference
+    return PublishRequest(events, each=type(message) is PublishEach), reference
 
 
 def read_message(
     text: str, settings: EventSettings
-) -> tuple[Reference, ClientMessage | Publications | CulverError]:
+) -> tuple[Reference, ClientMessage | PublishRequest | CulverError]:
     """The reference and the content of any message: its publications, another message, or what is wrong with it.
     The error is returned, not raised, so that the answer can name the message that it is about."""
     reference: Reference = None
@@ -130,14 +130,14 @@ def _kind_of(members: dict[str, Any]) -> Any:
     return _KINDS[operation]
 
 
-def _publications(message: Publish | PublishEach, settings: EventSettings) -> Publications:
+def _publications(message: Publish | PublishEach, settings: EventSettings) -> PublishRequest:
     """Raises InvalidRequest and TooLarge; for one publication also InvalidEvent, with the place of the event."""
     limit = settings.max_batch
     if not message.events:
         raise InvalidRequest("events holds no event", field="events")
     if len(message.events) > limit:
         raise TooLarge(f"at most {limit} events fit one message", field="events", limit=limit)
-    found = Publications([], each=isinstance(message, PublishEach))
+    found = PublishRequest([], each=isinstance(message, PublishEach))
     for index, item in enumerate(message.events):
         try:
             found.events.append(event_from_object(item, settings))

@@ -34,7 +34,7 @@ from culver.gateway.gateway_context import (
 )
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.websocket.channel_attachments import ChannelAttachments
-from culver.gateway.websocket.client_messages import Publications, read_message, read_quickly
+from culver.gateway.websocket.client_messages import PublishRequest, read_message, read_quickly
 from culver.gateway.websocket.message_sockets import (
     Disconnected,
     MessageSocket,
@@ -216,7 +216,7 @@ class _Connection:
         try:
             if isinstance(message, CulverError):
                 raise message
-            if isinstance(message, Publications):
+            if isinstance(message, PublishRequest):
                 count = len(message.events)
                 await self._gateway.events.wait(self._client, count, _LONGEST_DELAY_SECONDS)
                 await self._window.enter(len(text))
@@ -241,7 +241,7 @@ class _Connection:
 
     # --- operations -------------------------------------------------------------------------------------
 
-    def _publish(self, publications: Publications, reference: Reference, size: int) -> None:
+    def _publish(self, publications: PublishRequest, reference: Reference, size: int) -> None:
         """Publish without a task, for most messages are publications. Raises Unavailable."""
         started = time.perf_counter()
         try:
@@ -254,7 +254,7 @@ class _Connection:
 
     def _published(
         self,
-        publications: Publications,
+        publications: PublishRequest,
         started: float,
         reference: Reference,
         size: int,
@@ -282,7 +282,7 @@ class _Connection:
             else:
                 self._start(self._work(partial(self._send_receipt, message, publications), reference, size))
 
-    async def _send_receipt(self, message: bytes, publications: Publications) -> None:
+    async def _send_receipt(self, message: bytes, publications: PublishRequest) -> None:
         await self._outbox.send(message)
         self._count_refused(publications)
 
@@ -335,7 +335,7 @@ class _Connection:
         await self._outbox.send(encode_problem(document))
         self._count_error(error)
 
-    def _count_refused(self, publications: Publications) -> None:
+    def _count_refused(self, publications: PublishRequest) -> None:
         for _, error in publications.refused:
             self._count_error(error)
 
@@ -356,7 +356,7 @@ class _Connection:
         return task
 
 
-def _receipt(publications: Publications, reference: Reference, receipt: CommitReceipt) -> bytes:
+def _receipt(publications: PublishRequest, reference: Reference, receipt: CommitReceipt) -> bytes:
     """The answer to a message whose publications are on disk."""
     first, following = receipt
     if not publications.each:

@@ -38,7 +38,7 @@ class WireFormat(ABC):
         size = 0
         for item in items:
             is_event = isinstance(item, MergedEvent)
-            length = len(item.payload) if isinstance(item, MergedEvent) else 0
+            length = item.size if isinstance(item, MergedEvent) else 0
             if run and (not is_event or len(run) == _MAX_BATCH_EVENTS or size + length > MAX_BATCH_BYTES):
                 yield from self.events(run)
                 run, size = [], 0

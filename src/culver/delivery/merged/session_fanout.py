@@ -14,7 +14,7 @@ import numpy as np
 from culver.delivery.delivery_kernels import gather
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.merged.event_queue import chunk_of
+from culver.delivery.merged.event_queue import event_run
 from culver.delivery.merged.lane import LiveLane
 from culver.delivery.merged.merged_session import MergedSession
 from culver.delivery.ranges.retained_ranges import RetainedRange
@@ -25,7 +25,7 @@ from culver.registry import Block, Registration
 _ROOM = 16_384
 
 
-class Followers:
+class SessionFanout:
     """Runs on the event loop's thread."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -139,7 +139,7 @@ class Followers:
                 pieces[0] if len(pieces) == 1 else map(np.concatenate, zip(*pieces, strict=True))
             )
             offsets = rows + item.notifications.start
-            session.push(chunk_of(offsets, lanes, numbers if session.groups else None))
+            session.push(event_run(offsets, lanes, numbers if session.groups else None))
 
     def _gather(self, item: RetainedRange, numbers: Integers, floors: Integers) -> tuple[Integers, Integers]:
         n = item.notifications
