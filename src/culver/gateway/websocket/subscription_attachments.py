@@ -41,6 +41,8 @@ from culver.roles import JointSession
 SubscriptionRequest = Subscribe | Attach | Follow | Ack | Detach
 
 MAX_SUBSCRIPTIONS = 10_000
+# Each group looks at every range of events by itself, which takes about 25 microseconds.
+MAX_GROUPS = 1_000
 MAX_BATCH_EVENTS = 1_024
 
 _logger = logging.getLogger(__name__)
@@ -127,7 +129,7 @@ class SubscriptionAttachments:
             count = joint.follow(group, selection, message.after)
             try:
                 check_count(self._gateway.site, selection, count)
-                self._check_members(count)
+                self._check_groups(count)
             except CulverError:
                 await joint.remove(group)
                 raise
@@ -135,8 +137,12 @@ class SubscriptionAttachments:
             gateways = [url_of(self._handshake, port) for port in ports]
             await self._send(Followed(ref=reference, group=group, count=count, gateways=gateways))
 
-    def _check_members(self, more: int) -> None:
-        """A group takes memory for each member. Raises TooManySubscriptions."""
+    def _check_groups(self, more: int) -> None:
+        """A group takes time, and memory for each member. Raises TooManySubscriptions."""
+        if len(self._members) >= MAX_GROUPS:
+            raise TooManySubscriptions(
+                f"at most {MAX_GROUPS} groups fit one connection; open another one", limit=MAX_GROUPS
+            )
         limit = 2 * self._gateway.settings.registry.max_subscriptions
         if sum(self._members.values()) + more > limit:
             raise TooManySubscriptions(
