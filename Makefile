@@ -11,12 +11,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two workers more than cores, because many tests wait for processes; an idle worker takes tests from the others.
 PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) --dist worksteal
 
-.PHONY: help setup run test thorough unit check lint format bench clean java
+.PHONY: help setup run test thorough again unit check lint format bench clean java
 
 help:
 	@echo "make run       set up, start a site on the Spark engine and print two lines to try it with"
 	@echo "make test      set up and run the tests, in about six minutes on two cores"
 	@echo "make thorough  what CI runs besides: more seeds, more kills, and the benchmarks in short"
+	@echo "make again     run the tests that failed last, one after another"
 	@echo "make check     lint and the quick tests, in about two: for every step of your work"
 	@echo "make unit      the quick tests alone: tests/unit and tests/contracts without those marked slow"
 	@echo "make lint      ruff, mypy --strict and the package map"
@@ -49,8 +50,12 @@ run: setup java
 test: setup java
 	$(PYTEST) -m "not thorough"
 
+# One worker for each core: many of these tests keep both cores busy, and have limits in seconds.
 thorough: setup java
-	$(PYTEST) -m thorough
+	$(BIN)/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist worksteal -m thorough
+
+again: setup java
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 unit: setup
 	$(PYTEST) -m "not slow and not thorough" tests/unit tests/contracts

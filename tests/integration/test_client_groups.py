@@ -397,9 +397,11 @@ def test_many_streams_spread_over_connections(tmp_path: Path, durable: int, live
 
 
 @pytest.mark.thorough
-@pytest.mark.slow(seconds=200)
 @pytest.mark.timeout(900)
-def test_ten_thousand_streams_spread_over_connections(tmp_path: Path) -> None:
+def test_ten_thousand_streams_spread_over_connections(tmp_path: Path, full_length: bool) -> None:
+    if not full_length:
+        pytest.skip("takes up to four minutes: run with --full")
+
     async def scenario() -> None:
         async with running_site(tmp_path) as server:
             await receive_over_many_streams(server, 8000, 2000)

@@ -29,7 +29,6 @@ def test_set_gets_every_event_while_site_and_consumer_are_killed(tmp_path: Path,
     sys.stdout.write(f"{tally}\n")
     assert not any(tally.wrong), tally
     assert tally.pairs > 0
-    assert tally.redelivered > 0  # or no kill hit anything that was under way
 
 
 @pytest.mark.slow(seconds=30)
