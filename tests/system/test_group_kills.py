@@ -54,6 +54,8 @@ def test_groups_of_single_subscriptions_get_every_event(tmp_path: Path, full_len
 def test_set_that_grows_and_shrinks_gets_every_event(
     tmp_path: Path, full_length: bool, follow: dict[str, str]
 ) -> None:
+    if "prefix" in follow and not full_length:
+        pytest.skip("the same again by prefix: run with --full")
     storm = GroupStorm(tmp_path, [follow], seed=SEED + 2)
     changer = SetChanger(storm.service, "storm", storm.members, SEED)
     tally = storm.run(
