@@ -15,8 +15,8 @@ PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) -
 
 help:
 	@echo "make run       set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test      set up and run the tests, in about six minutes on two cores"
-	@echo "make thorough  what CI runs besides: more seeds, more kills, and the benchmarks in short"
+	@echo "make test      set up and run the tests, in about eight minutes on two free cores"
+	@echo "make thorough  for releases, in ten minutes and more: more seeds, more kills, and the benchmarks in short"
 	@echo "make again     run the tests that failed last, one after another"
 	@echo "make check     lint and the quick tests, in about two: for every step of your work"
 	@echo "make unit      the quick tests alone: tests/unit and tests/contracts without those marked slow"
@@ -55,7 +55,7 @@ thorough: setup java
 	$(BIN)/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist worksteal -m thorough
 
 again: setup java
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --timeout 900
 
 unit: setup
 	$(PYTEST) -m "not slow and not thorough" tests/unit tests/contracts
