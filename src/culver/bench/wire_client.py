@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from culver.bench.bench_frame import BenchmarkFailed
+from culver.bench.websocket_frames import CLOSE, PING, PONG, TEXT, client_frame, whole_frame
 
 SEQUENCE = "bench_sequence"
 """The attribute that numbers a benchmark's events."""
@@ -70,7 +71,7 @@ class WireConnection(asyncio.Protocol):
         await self._writable.wait()
         if self._transport is None or self._end is not None:
             raise self._failure()
-        self._transport.write(_frame(_TEXT, message.encode()))
+        self._transport.write(client_frame(TEXT, message.encode()))
 
     async def receive(self) -> SiteMessage:
         """Wait for the next message."""
@@ -102,7 +103,7 @@ class WireConnection(asyncio.Protocol):
 
     def close(self) -> None:
         if self._transport is not None:
-            self._transport.write(_frame(_CLOSE, (1000).to_bytes(2, "big")))
+            self._transport.write(client_frame(CLOSE, (1000).to_bytes(2, "big")))
             self._transport.close()
 
     # --- asyncio.Protocol -------------------------------------------------------------------------------
@@ -129,20 +130,20 @@ class WireConnection(asyncio.Protocol):
             elif end:
                 self._finish(f"the site answered {head.splitlines()[0].decode(errors='replace')}")
             data = rest if end else data
-        while self.opened.done() and (frame := _whole(data, at)) is not None:
+        while self.opened.done() and (frame := whole_frame(data, at)) is not None:
             kind, begin, at = frame
             self._deal_with(kind, data[begin:at])
         self._data = data[at:]
 
     def _deal_with(self, kind: int, payload: bytes) -> None:
-        if kind == _TEXT and self._take is not None:
+        if kind == TEXT and self._take is not None:
             self._hand_over(payload)
-        elif kind == _TEXT:
+        elif kind == TEXT:
             self._messages.append(payload)
             self._arrived.set()
-        elif kind == _PING and self._transport is not None:
-            self._transport.write(_frame(_PONG, payload))
-        elif kind == _CLOSE:
+        elif kind == PING and self._transport is not None:
+            self._transport.write(client_frame(PONG, payload))
+        elif kind == CLOSE:
             code = int.from_bytes(payload[:2], "big")
             self._finish(f"{code} {payload[2:].decode(errors='replace')}".strip())
 
@@ -192,35 +193,6 @@ async def open_connection(url: str) -> AsyncIterator[WireConnection]:
         yield connection
     finally:
         connection.close()
-
-
-# RFC 6455, section 5.2: a first byte that says that the frame is the whole message, and of what kind.
-_TEXT, _CLOSE, _PING, _PONG = 0x81, 0x88, 0x89, 0x8A
-
-
-def _frame(kind: int, payload: bytes) -> bytes:
-    """A client's frame. Its mask is zero, which leaves the payload as it is and costs the client nothing."""
-    size = len(payload)
-    if size < 126:
-        header = bytes((kind, 0x80 | size))
-    elif size < 1 << 16:
-        header = bytes((kind, 0xFE)) + size.to_bytes(2, "big")
-    else:
-        header = bytes((kind, 0xFF)) + size.to_bytes(8, "big")
-    return b"".join((header, bytes(4), payload))
-
-
-def _whole(data: bytes, at: int) -> tuple[int, int, int] | None:
-    """The kind of the server's frame at `at`, and the start and end of its payload; None if the frame is not
-    complete."""
-    if len(data) - at < 2:
-        return None
-    length, begin = data[at + 1], at + 2
-    if length == 126:
-        length, begin = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
-    elif length == 127:
-        length, begin = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
-    return (data[at], begin, begin + length) if begin + length <= len(data) else None
 
 
 def encode(events: Sequence[dict[str, Any]]) -> list[str]:

@@ -13,12 +13,10 @@ import msgspec
 
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.fanout.bare_connections import BareConnection, EventArrival, NumberedPayload
+from culver.bench.websocket_frames import BINARY, CLOSE, PING, PONG, TEXT, client_frame, whole_frame
 
 PROTOCOLS = {"msgpack": "culver.v2.msgpack", "json": "culver.v2.json"}
 _PATH = "/v1/ws"
-
-# RFC 6455, section 5.2: a first byte that says that the frame is the whole message, and of what kind.
-_TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
 
 
 class _Event(msgspec.Struct):
@@ -48,12 +46,8 @@ class SiteAnswer(msgspec.Struct):
 
     op: str
     ref: int | str | None = None
-    subscription: str = ""
     events: list[_Shared] = []
-    group: int = -1
     count: int = 0
-    offset: int = -1
-    next_offset: int = -1
     code: str = ""
     detail: str = ""
     title: str = ""
@@ -76,10 +70,6 @@ class CulverConnection(BareConnection):
         self._newest: dict[str | int, int] = {}  # by subscription or group: the last offset that was read
         # The same: the offset whose acknowledgement has no answer yet.
         self._under_way: dict[str | int, int] = {}
-        self.last_offset = -1
-        """The highest offset of an event that has arrived."""
-        self.next_offset = 0
-        """The log's position behind this connection's own last acknowledged publication."""
         self._shake_hands(port, PROTOCOLS[wire])
 
     def ask(self, messages: Sequence[dict[str, Any]]) -> list[SiteAnswer]:
@@ -94,7 +84,7 @@ class CulverConnection(BareConnection):
 
     def publish(self, payloads: Sequence[NumberedPayload], *, by_symbol: bool = False) -> None:
         joined = b",".join([payload.text for payload in payloads])
-        self.send(_frame(_TEXT, b'{"op":"publish","ref":0,"events":[%b]}' % joined))
+        self.send(client_frame(TEXT, b'{"op":"publish","ref":0,"events":[%b]}' % joined))
 
     def count(self) -> int:
         return sum(arrival.subscriptions for arrival in self.arrivals())
@@ -108,8 +98,6 @@ class CulverConnection(BareConnection):
                     found.append(self._take(packed.offset, event, packed.to, packed.groups))
             elif message.op == "acknowledged" and message.ref is not None:
                 self._under_way.pop(message.ref, None)
-            elif message.op == "published":
-                self.next_offset = max(self.next_offset, message.next_offset)
             for each in () if isinstance(message, list) else message.events:
                 groups = {int(group): ids for group, ids in each.groups.items()}
                 found.append(self._take(each.offset, each.event, each.to, groups))
@@ -127,7 +115,6 @@ class CulverConnection(BareConnection):
             members += len(ids)
             # Nobody catches up in a benchmark, so the offsets of a group ascend.
             self._newest[group] = offset
-        self.last_offset = max(self.last_offset, offset)
         return EventArrival(event.bench_sequence, members)
 
     def _acknowledge(self) -> None:
@@ -161,26 +148,19 @@ class CulverConnection(BareConnection):
         """Yield the messages that the next bytes complete, and whether they are binary; answer pings."""
         data = self._rest + data if self._rest else data
         at = 0
-        while len(data) - at >= 2:
-            length, begin = data[at + 1], at + 2
-            if length == 126:
-                length, begin = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
-            elif length == 127:
-                length, begin = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
-            if begin + length > len(data):
-                break
-            kind, payload = data[at], data[begin : begin + length]
-            at = begin + length
-            if kind in (_TEXT, _BINARY):
-                yield kind == _BINARY, payload
-            elif kind == _PING:
-                self.send(_frame(_PONG, payload))
-            elif kind == _CLOSE:
+        while (frame := whole_frame(data, at)) is not None:
+            kind, begin, at = frame
+            payload = data[begin:at]
+            if kind in (TEXT, BINARY):
+                yield kind == BINARY, payload
+            elif kind == PING:
+                self.send(client_frame(PONG, payload))
+            elif kind == CLOSE:
                 raise BenchmarkFailed(f"the site closed a connection: {payload[2:].decode(errors='replace')}")
         self._rest = data[at:]
 
     def _framed(self, message: dict[str, Any]) -> bytes:
-        return _frame(_TEXT, _encode(message))
+        return client_frame(TEXT, _encode(message))
 
     def _shake_hands(self, port: int, protocol: str) -> None:
         key = base64.b64encode(os.urandom(16)).decode()
@@ -195,15 +175,3 @@ class CulverConnection(BareConnection):
         head, _, self._rest = data.partition(b"\r\n\r\n")
         if b" 101 " not in head.splitlines()[0]:
             raise BenchmarkFailed(f"the site answered {head.splitlines()[0].decode(errors='replace')}")
-
-
-def _frame(kind: int, payload: bytes) -> bytes:
-    """A client's frame. Its mask is zero, which leaves the payload as it is and costs the client nothing."""
-    size = len(payload)
-    if size < 126:
-        header = bytes((kind, 0x80 | size))
-    elif size < 1 << 16:
-        header = bytes((kind, 0xFE)) + size.to_bytes(2, "big")
-    else:
-        header = bytes((kind, 0xFF)) + size.to_bytes(8, "big")
-    return b"".join((header, bytes(4), payload))
