@@ -4,16 +4,14 @@ A durable session walks its mailbox from a position of its own. A delivery that 
 the next session. A live session has a bounded buffer and nothing else.
 """
 
-import asyncio
-import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from culver.delivery.deliveries import Delivery, DeliveryGap, join_gaps
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.ranges.lost_events import LostEvents
-from culver.errors import CulverError, Unavailable
+from culver.delivery.waiting_session import WaitingSession
+from culver.errors import Unavailable
 from culver.registry import Registration
 
 if TYPE_CHECKING:
@@ -22,49 +20,15 @@ if TYPE_CHECKING:
 Item = Delivery | DeliveryGap
 
 
-class SubscriberSession(ABC):
-    """Waiting, waking and ending, the same for both kinds. One `receive` at a time."""
-
+class SubscriberSession(WaitingSession[Item]):
     def __init__(self, hub: "Hub", registration: Registration) -> None:
+        super().__init__()
         self._hub = hub
         self.registration = registration
-        self._wake = asyncio.Event()
-        self._ended: CulverError | None = None
-
-    def wake(self) -> None:
-        """Tell the session that there may be something to receive. Never blocks."""
-        self._wake.set()
-
-    def end(self, error: CulverError) -> None:
-        """Let `receive` raise this error from now on."""
-        self._ended = self._ended or error
-        self._wake.set()
-
-    async def receive(self, limit: int, wait_seconds: float | None) -> list[Item]:
-        loop = asyncio.get_running_loop()
-        deadline = None if wait_seconds is None else loop.time() + wait_seconds
-        while True:
-            self._wake.clear()
-            if self._ended is not None:
-                raise type(self._ended)(self._ended.message)
-            # The deadline only cuts waiting short. Deliveries that are there already are read to the end.
-            items = await self._next(max(limit, 1))
-            if items or (deadline is not None and loop.time() >= deadline):
-                return items
-            if deadline is None:
-                await self._wake.wait()
-                continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
-                    await self._wake.wait()
 
     async def close(self) -> None:
         self.end(Unavailable("the session is closed"))
         self._hub.detach(self)
-
-    @abstractmethod
-    async def _next(self, limit: int) -> list[Item]:
-        """The next items, at most that many. Returns an empty list at once where there are none."""
 
 
 class DurableSession(SubscriberSession):

@@ -9,8 +9,6 @@ A lane that has read everything up to the frontier gets its events from the queu
 full, the oldest events go: a live subscription has a gap, and a durable one falls behind and reads its mailbox.
 """
 
-import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -23,7 +21,8 @@ from culver.delivery.merged.event_queue import EventQueue, EventRun
 from culver.delivery.merged.lane import DurableLane, GroupLane, Lane, LiveLane
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.selection import Selection
-from culver.errors import CulverError, NotFound, Unavailable
+from culver.delivery.waiting_session import WaitingSession
+from culver.errors import NotFound, Unavailable
 from culver.jit import Integers
 from culver.registry import Block, Registration
 
@@ -33,11 +32,10 @@ if TYPE_CHECKING:
 _MOST_PAIRS = 1_000_000
 
 
-class MergedSession:
-    """Belongs to the event loop's thread. One `receive` at a time."""
-
+class MergedSession(WaitingSession[MergedItem]):
     def __init__(self, hub: "Hub", live_buffer: int, on_change: Callable[[], None]) -> None:
         """`on_change` is called when there are other lanes of single subscriptions than before."""
+        super().__init__()
         self._hub = hub
         self._on_change = on_change
         self._queue = EventQueue(live_buffer, _MOST_PAIRS)
@@ -54,8 +52,6 @@ class MergedSession:
         # Everything that came from the queue is handed out up to here.
         self._position = -1
         self._taken: Sequence[EventRun] = ()
-        self._wake = asyncio.Event()
-        self._ended: CulverError | None = None
 
     # --- lanes ------------------------------------------------------------------------------------------
 
@@ -95,8 +91,8 @@ class MergedSession:
             return
         del self._lanes[lane.index]
         self._overflowed.pop(lane.index, None)
-        if lane in self._behind:
-            self._behind.remove(lane)  # type: ignore[arg-type]
+        if not isinstance(lane, LiveLane) and lane in self._behind:
+            self._behind.remove(lane)
         self._epoch += 1
         self._changed(lane)
 
@@ -235,31 +231,7 @@ class MergedSession:
             self._notices.append(MergedEnd(subscription=subscription))
             self._wake.set()
 
-    def end(self, error: CulverError) -> None:
-        """Let `receive` raise this error from now on."""
-        self._ended = self._ended or error
-        self._wake.set()
-
     # --- receiving --------------------------------------------------------------------------------------
-
-    async def receive(self, limit: int, wait_seconds: float | None) -> list[MergedItem]:
-        """Return the next items, at most `limit`, those of each subscription in order. Waits for the first one (None:
-        for ever) and returns an empty list when the time is up. Raises Unavailable once the site is stopping."""
-        loop = asyncio.get_running_loop()
-        deadline = None if wait_seconds is None else loop.time() + wait_seconds
-        while True:
-            self._wake.clear()
-            if self._ended is not None:
-                raise type(self._ended)(self._ended.message)
-            items = await self._next(max(limit, 1))
-            if items or (deadline is not None and loop.time() >= deadline):
-                return items
-            if deadline is None:
-                await self._wake.wait()
-                continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
-                    await self._wake.wait()
 
     async def close(self) -> None:
         self.end(Unavailable("the session is closed"))
@@ -390,14 +362,11 @@ class MergedSession:
             yield MergedGap(start, end, None, reason, [], groups)
 
     def _names(self, lanes: Sequence[int], numbers: Sequence[int]) -> tuple[list[str], dict[int, list[str]]]:
-        every = self._lanes
-        if not self._groups:
-            return [every[index].registration.id for index in lanes], {}  # type: ignore[attr-defined]
         to: list[str] = []
         groups: dict[int, list[str]] = {}
         name_of = self._hub.mailboxes.subscription_of
         for at, index in enumerate(lanes):
-            lane = every[index]
+            lane = self._lanes[index]
             if isinstance(lane, GroupLane):
                 # A member may have left while its events waited in the queue.
                 if (name := name_of(numbers[at])) is not None:
