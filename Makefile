@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) -
 
 help:
 	@echo "make run       set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test      set up and run the tests, in about eight minutes on two free cores"
+	@echo "make test      set up and run the tests, in five to eight minutes on two free cores"
 	@echo "make thorough  for releases, in ten minutes and more: more seeds, more kills, and the benchmarks in short"
 	@echo "make again     run the tests that failed last, one after another"
 	@echo "make check     lint and the quick tests, in about two: for every step of your work"
