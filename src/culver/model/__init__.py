@@ -19,6 +19,7 @@ from culver.model.timestamps import (
     parse_timestamp as parse_timestamp,
 )
 from culver.model.values import (
+    KIND_OF_TYPE as KIND_OF_TYPE,
     Domain as Domain,
     Kind as Kind,
     Timestamp as Timestamp,

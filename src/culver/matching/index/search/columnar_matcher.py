@@ -3,6 +3,7 @@
 The kernels work on flat arrays, which `segment_layout` draws: from what a tile has found to the numbers of
 registrations, for one segment or several."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,10 +11,12 @@ import numpy as np
 from culver.jit import Integers, compiled
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import run_starts
+from culver.matching.index.compile.constraint_codec import attributes_of_text
 from culver.matching.index.intrinsics.raw_memory import longs_at, shorts_at
 from culver.matching.index.intrinsics.vectors import LANES, emit
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs, fill_keys
+from culver.matching.index.keys.single_event import layout_of
 from culver.matching.index.layout.segment_arrays import (
     ADDRESSES_WIDTH,
     SegmentArrays,
@@ -27,6 +30,8 @@ from culver.matching.index.search.bucket_search import EventKeys
 from culver.matching.index.search.buffer_pool import result_buffer
 from culver.matching.index.segments.columnar_segment import ColumnarSegment
 from culver.matching.index.segments.segment_file import SegmentView
+from culver.model import Event
+from culver.model.columns import pack
 
 # Rows times dimensions that are worked on at a time.
 _MOST_KEYS = 1 << 23
@@ -53,6 +58,16 @@ class ColumnarMatcher:
         self.rows_at_a_time = max(1, _MOST_KEYS // max(1, widest))
         """The events to match together, so that their keys do not take too much memory."""
         self.registrations = sum(len(view.segment) for view in views)
+
+    @functools.cached_property
+    def attributes(self) -> frozenset[str]:
+        """The names that the filters mention, and perhaps some of filters that were removed."""
+        names: set[str] = set()
+        for view in self.views:
+            names.update(name for name, _ in view.segment.dimensions)
+            for text in view.segment.pool:
+                names |= attributes_of_text(text)
+        return frozenset(names)
 
     def matches_per_row(self) -> float:
         return sum([view.segment.matches_per_row for view in self.views])
@@ -97,6 +112,22 @@ class ColumnarMatcher:
             for view, found in zip(self.views, np.diff(ends, prepend=0).tolist(), strict=True):
                 view.segment.matches_per_row = found / rows
         return Matches(offsets, numbers)
+
+
+    def match_event(self, event: Event) -> Integers:
+        """Find the numbers of the registrations that one event matches, whatever the log position."""
+        if self._needy or event.context:  # needs are worked out for columns
+            return self.match(BatchColumns(pack([event], 0)[0].batch), 0).numbers
+        if not self.views:
+            return _NOTHING
+        layout = layout_of((tuple(event.data), tuple(map(type, event.data.values()))))
+        memory = layout.put(event.data)
+        _, numbers, _ = match_segments(
+            self._described, layout.program(self._programs), memory.address, self._no_needs_met, 0, 1,
+            np.empty(_SPARE, np.int64),
+        )  # fmt: skip
+        layout.done(memory)
+        return numbers
 
 
 def _described(view: ColumnarView) -> Integers:
