@@ -46,5 +46,6 @@ if TYPE_CHECKING:
         InvalidRequest as InvalidRequest,
         RequestRefused as RequestRefused,
     )
+    from culver.matcher import Matcher as Matcher
 else:
-    __getattr__ = lazy_names(__name__)
+    __getattr__ = lazy_names(__name__, extra="matcher")

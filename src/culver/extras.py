@@ -19,14 +19,12 @@ class Extra(NamedTuple):
     packages: tuple[str, ...]
 
 
+_MATCHER = ("lark", "numba", "numpy", "pyarrow")
 _SERVER = (
+    *_MATCHER,
     "hiredis",
     "httptools",
-    "lark",
-    "numba",
-    "numpy",
     "prometheus_client",
-    "pyarrow",
     "starlette",
     "uvicorn",
     "uvloop",
@@ -35,6 +33,7 @@ _SERVER = (
 EXTRAS = {
     "arrow": Extra("Arrow", ("pyarrow",)),
     "channels": Extra("the client of the channels", ("hiredis",)),
+    "matcher": Extra("the matcher", _MATCHER),
     "server": Extra("the server", _SERVER),
     "spark": Extra("Spark", (*_SERVER, "pyspark")),
     "bench": Extra("the benchmarks", (*_SERVER, "pyspark", "duckdb", "matplotlib", "psutil")),

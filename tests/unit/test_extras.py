@@ -75,7 +75,7 @@ def test_every_public_name_and_command_is_imported_without_extras(tmp_path: Path
     modules = [f"culver.cli.commands.{path.stem}" for path in sorted(COMMANDS.glob("[a-z]*.py"))]
     script.write_text(
         "import importlib, culver, culver.bench.bench_command\n"
-        "for name in culver.__all__: getattr(culver, name)\n"
+        "for name in set(culver.__all__) - {'Matcher'}: getattr(culver, name)\n"
         f"for name in {modules}: importlib.import_module(name)\n"
     )
     assert run_bare(script) == ""
@@ -119,6 +119,28 @@ def test_the_channel_client_and_rows_of_values_name_their_extra(tmp_path: Path) 
         "culver.channels.Channels needs the client of the channels: pip install 'culver[channels]'",
         "subscribe_many needs Arrow: pip install 'culver[arrow]'",
     ]
+
+
+def test_the_matcher_names_its_extra(tmp_path: Path) -> None:
+    script = tmp_path / "matcher.py"
+    script.write_text("import culver\ntry: culver.Matcher()\nexcept ImportError as exc: print(exc)\n")
+    assert run_bare(script) == "culver.Matcher needs the matcher: pip install 'culver[matcher]'\n"
+
+
+def test_the_matcher_needs_no_more_than_its_extra(tmp_path: Path) -> None:
+    script = tmp_path / "matcher.py"
+    script.write_text(
+        "import sys, culver\n"
+        "matcher = culver.Matcher()\n"
+        "matcher.add('a', \"price > 20 AND symbol LIKE 'X%'\")\n"
+        "print(matcher.match({'symbol': 'XYZ', 'price': 21}))\n"
+        "others = {'pyspark', 'starlette', 'uvicorn', 'hiredis', 'pandas', 'polars', 'prometheus_client'}\n"
+        "print(others & {name.partition('.')[0] for name in sys.modules})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "['a']\nset()\n"
 
 
 def test_the_spark_engine_names_its_extra_and_the_engine_that_works_without(

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from culver.client.receiving.streams import GroupStream as GroupStream, Stream as Stream
     from culver.client.row_pieces import (
         ARROW_STREAM as ARROW_STREAM,
-        RowsLike as RowsLike,
-        as_table as as_table,
         piece as piece,
         rows_at_a_time as rows_at_a_time,
     )

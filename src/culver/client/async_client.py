@@ -19,10 +19,11 @@ from culver.client.receiving.item_supply import ItemSupply
 from culver.client.receiving.received_messages import GroupGap, GroupMessage, Message
 from culver.client.receiving.streams import GroupStream, Stream
 from culver.client.receiving.subscription_source import Source
-from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
+from culver.client.row_pieces import ARROW_STREAM, piece, rows_at_a_time
 from culver.client.site_address import default_url, parse_address
 from culver.client.site_calls import SiteCalls
 from culver.errors import ClientError, InvalidRequest, RequestRefused
+from culver.extras import require
 from culver.messages import (
     AcceptedRows,
     Gap,
@@ -40,6 +41,7 @@ from culver.messages import (
     SubscriptionSet,
     Warnings,
 )
+from culver.row_table import RowsLike, as_table
 
 # A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
 _MESSAGE_BYTES = 512 * 1024
@@ -373,6 +375,7 @@ class Client(SiteCalls):
         options: dict[str, Any] = {"expires_in_seconds": expires_in_seconds}
         if mailbox is not None:
             options |= msgspec.structs.asdict(mailbox)
+        require("arrow", "subscribe_many")
         table = as_table(rows)
         if not table.num_rows:
             raise InvalidRequest("there are no rows", field="rows")

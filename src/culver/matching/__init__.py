@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     )
     from culver.matching.filter_texts import predicate_of as predicate_of
     from culver.matching.filters.columnar import ColumnarFilter as ColumnarFilter
+    from culver.matching.filters.filter_file import (
+        FilterFile as FilterFile,
+        read_filter as read_filter,
+        write_filter as write_filter,
+    )
     from culver.matching.index.compile.bulk_compiler import (
         compile_rows as compile_rows,
         compiles_by_column as compiles_by_column,
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
         term_hashes as term_hashes,
     )
     from culver.matching.index.results.grouping import Grouping as Grouping, pooled_rows as pooled_rows
+    from culver.matching.index.search.columnar_matcher import ColumnarMatcher as ColumnarMatcher
     from culver.matching.index.storage.compaction import Compaction as Compaction
     from culver.matching.index.storage.index_reader import Index as Index, SearchMemory as SearchMemory
     from culver.matching.index.storage.index_writer import IndexWriter as IndexWriter

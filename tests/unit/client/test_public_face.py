@@ -32,6 +32,7 @@ def test_the_public_names_are_these() -> None:
         "InvalidEvent",
         "InvalidRequest",
         "Mailbox",
+        "Matcher",
         "Message",
         "Receipt",
         "RequestRefused",

@@ -36,13 +36,20 @@ class ColumnarFilter:
     """`close`, or the end of a `with`, waits for the thread if there is one. A filter that is dropped without it
     costs at most the rest of one merge."""
 
-    def __init__(self) -> None:
+    def __init__(self, segment: ColumnarSegment | None = None) -> None:
+        """`segment` has the subscriptions to begin with."""
         self._fresh: dict[int, Predicate] = {}  # not compiled yet
         self._gone: set[int] = set()  # perhaps compiled, and to be marked as removed
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_Piece] = [] if segment is None else [_Piece(segment)]
         self._merge: _Merge | None = None
+        self._matcher: ColumnarMatcher | None = None  # of the pieces as they were at the last match
         self._changed = False  # since the last match
         self._unchanged = 0  # matches since the last change
+
+    @classmethod
+    def of_table(cls, table: ClauseTable) -> "ColumnarFilter":
+        """A filter that begins with compiled subscriptions."""
+        return cls(segment_in_memory(table) if len(table.numbers) else None)
 
     def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
         self._fresh.update(subscriptions)
@@ -60,8 +67,20 @@ class ColumnarFilter:
             self._gone.add(number)
 
     def match(self, batch: pa.RecordBatch) -> Matches:
+        return self.settled().match(BatchColumns(batch), 0)
+
+    def settled(self) -> ColumnarMatcher:
+        """What `match` asks, for the subscriptions of now. Any thread may use it at log position 0, also while the
+        owner makes changes, of which it may see removals."""
         self._settle()
-        return ColumnarMatcher([piece.view for piece in self._pieces]).match(BatchColumns(batch), 0)
+        if self._matcher is None:
+            self._matcher = ColumnarMatcher([piece.view for piece in self._pieces])
+        return self._matcher
+
+    def table(self) -> ClauseTable:
+        """The clauses of all subscriptions."""
+        self._compile()
+        return merge_columnar([piece.view for piece in self._pieces], 0, [compile_entries(())])[0]
 
     def __len__(self) -> int:
         self._compile()
@@ -92,6 +111,7 @@ class ColumnarFilter:
             changed = True
         quiet = self._unchanged == _QUIET_MATCHES
         if changed or quiet:
+            self._matcher = None
             self._merge_small()
             if self._merge is None and (chosen := _choose(self._pieces, quiet)):
                 self._merge = _Merge(chosen)

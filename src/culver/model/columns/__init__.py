@@ -2,12 +2,14 @@
 
 from culver.model.columns.arrow_message import Packed as Packed
 from culver.model.columns.event_batch import (
+    DATA_PREFIX as DATA_PREFIX,
     PAYLOAD as PAYLOAD,
     PAYLOAD_INDEX as PAYLOAD_INDEX,
     RECEIVED as RECEIVED,
     Attributes as Attributes,
     attribute as attribute,
     attributes as attributes,
+    column_name as column_name,
     concat as concat,
     deserialise as deserialise,
     encode as encode,
@@ -25,5 +27,6 @@ from culver.model.columns.value_rows import (
     is_text as is_text,
     read_columns as read_columns,
     values_at as values_at,
+    whole_microseconds as whole_microseconds,
     write_columns as write_columns,
 )

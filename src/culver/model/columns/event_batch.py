@@ -43,7 +43,8 @@ CONTEXT = "c"
 DATA = "d"
 ORIGIN = "o"
 
-_DATA_PREFIX = "data."
+DATA_PREFIX = "data."
+"""Stands before the name of an attribute in a filter that means the data."""
 PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
 _BASE_COLUMNS = ((PAYLOAD, BINARY), (RECEIVED, COLUMN_TYPES[Kind.INTEGER]))
 
@@ -238,11 +239,11 @@ def attributes(columns: tuple[str, ...]) -> Attributes:
     names = {name for where, name in sources if where == CONTEXT}
     for where, name in sources:
         if where == DATA:
-            names.update((name, _DATA_PREFIX + name))
+            names.update((name, DATA_PREFIX + name))
     return {
         name: (
-            sources.get((DATA, name[len(_DATA_PREFIX) :]), ())
-            if name.startswith(_DATA_PREFIX)
+            sources.get((DATA, name[len(DATA_PREFIX) :]), ())
+            if name.startswith(DATA_PREFIX)
             else sources.get((CONTEXT, name), ()),
             sources.get((DATA, name), ()),
         )
@@ -258,6 +259,11 @@ def _columns(batch: pa.RecordBatch, places: _Places) -> dict[Kind, pa.Array]:
         if column.null_count < len(column):
             found[kind] = column
     return found
+
+
+def column_name(kind: Kind, name: str) -> str:
+    """The name of the column of an attribute of the data."""
+    return f"{DATA}:{kind}:{name}"
 
 
 def _parse_column_name(column: str) -> tuple[str, str, str]:

@@ -65,8 +65,9 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
             0, parameter, f"has the Arrow type {array.type}; {_WANTED} (with a time zone) is wanted"
         )
     try:
-        # Nanoseconds may lose digits, because timestamps have microseconds; nothing else may.
-        return array.cast(kind, safe=not (pa.types.is_timestamp(array.type) and array.type.unit == "ns"))
+        if pa.types.is_timestamp(kind):
+            return whole_microseconds(array).cast(kind)
+        return array.cast(kind)
     except pa.ArrowInvalid:
         if pa.types.is_timestamp(kind):
             raise refusal(
@@ -94,13 +95,26 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def whole_microseconds(moments: pa.Array) -> pa.Array:
+    """Timestamps of any unit and zone as whole microseconds since 1970 in UTC. Digits of nanoseconds are cut off, as
+    they are in a text. Raises ArrowInvalid for moments beyond 64 bits."""
+    if moments.type.unit != "ns":
+        return moments.cast(_MOMENTS).cast(pa.int64())
+    # Arrow's conversion cuts towards 1970, and so rounds up what lies before.
+    nanoseconds = moments.cast(pa.int64()).fill_null(0).to_numpy()
+    return pa.array(
+        nanoseconds // 1000,
+        mask=moments.is_null().to_numpy(zero_copy_only=False) if moments.null_count else None,
+    )
+
+
 def write_columns(columns: Columns) -> bytes:
     """Write an Arrow IPC stream of one record batch."""
     return serialise(pa.record_batch(list(columns), [str(place) for place in range(len(columns))]))
 
 
-def read_columns(data: bytes) -> Columns:
-    """Read what `write_columns` has written, without copying it."""
+def read_columns(data: Any) -> Columns:
+    """Read what `write_columns` has written, from any buffer, without copying it."""
     return tuple(deserialise(pa.py_buffer(data)).columns)
 
 

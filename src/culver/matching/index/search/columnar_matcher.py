@@ -3,6 +3,7 @@
 The kernels work on flat arrays, which `segment_layout` draws: from what a tile has found to the numbers of
 registrations, for one segment or several."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from culver.jit import Integers, compiled
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import run_starts
+from culver.matching.index.compile.constraint_codec import attributes_of_text
 from culver.matching.index.intrinsics.raw_memory import longs_at, shorts_at
 from culver.matching.index.intrinsics.vectors import LANES, emit
 from culver.matching.index.keys.batch_columns import BatchColumns
@@ -53,6 +55,16 @@ class ColumnarMatcher:
         self.rows_at_a_time = max(1, _MOST_KEYS // max(1, widest))
         """The events to match together, so that their keys do not take too much memory."""
         self.registrations = sum(len(view.segment) for view in views)
+
+    @functools.cached_property
+    def attributes(self) -> frozenset[str]:
+        """The names that the filters mention, and perhaps some of filters that were removed."""
+        names: set[str] = set()
+        for view in self.views:
+            names.update(name for name, _ in view.segment.dimensions)
+            for text in view.segment.pool:
+                names |= attributes_of_text(text)
+        return frozenset(names)
 
     def matches_per_row(self) -> float:
         return sum([view.segment.matches_per_row for view in self.views])

@@ -78,13 +78,23 @@ class ColumnarSegment:
 
 def encode(table: ClauseTable) -> list[bytes]:
     """The container of a segment with the clauses of `table`."""
-    return container.encode(KIND, _meta(table), _arrays(table))
+    return container.encode(KIND, *contents(table))
+
+
+def contents(table: ClauseTable) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The meta and the arrays of that container."""
+    return _meta(table), _arrays(table)
 
 
 def segment_in_memory(table: ClauseTable) -> ColumnarSegment:
     """A segment with the clauses of `table`, without a container. It may share arrays with the table."""
-    arrays = {name: read_only(array) for name, array in _arrays(table).items()}
-    return ColumnarSegment(container.Container(KIND, _meta(table), arrays), "memory")
+    meta, arrays = contents(table)
+    return segment_of(meta, {name: read_only(array) for name, array in arrays.items()})
+
+
+def segment_of(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> ColumnarSegment:
+    """A segment of what `contents` gave; the arrays are read-only."""
+    return ColumnarSegment(container.Container(KIND, meta, arrays), "memory")
 
 
 def _meta(table: ClauseTable) -> dict[str, Any]:

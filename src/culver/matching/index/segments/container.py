@@ -127,4 +127,5 @@ def _aligned(size: int) -> int:
 
 
 def _corrupt(source: str, what: str) -> StorageCorrupt:
-    return StorageCorrupt(f"{source} {what}; delete it and let the index be rebuilt from the registry")
+    remedy = "delete it and let the index be rebuilt from the registry"
+    return StorageCorrupt(f"{source} {what}; {remedy}", damage=what)

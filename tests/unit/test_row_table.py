@@ -4,8 +4,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from culver.client.row_pieces import as_table
 from culver.errors import InvalidRequest
+from culver.row_table import as_table
 
 
 @pytest.mark.parametrize(

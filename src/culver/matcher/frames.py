@@ -1,0 +1,110 @@
+"""Tables as a program has them: Arrow, pandas, Polars, and whatever else gives an Arrow stream.
+
+Neither pandas nor Polars is imported before a program brings a frame of theirs.
+"""
+
+import importlib
+from collections.abc import Collection
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from culver.errors import InvalidEvent
+
+NAME = "matches"
+"""What a column of results is called where it must have a name."""
+
+
+class Frame(Protocol):
+    """One table, and the form in which its owner expects a column."""
+
+    def table(self, names: Collection[str]) -> pa.Table:
+        """The columns that may hold attributes of these names, at least. Raises InvalidEvent."""
+
+    def column(self, lists: pa.ChunkedArray) -> Any:
+        """A list of strings for each row."""
+
+
+def frame_of(given: Any) -> Frame | None:
+    """None where `given` is no table."""
+    library = type(given).__module__.partition(".")[0]
+    kind = type(given).__name__
+    if isinstance(given, pa.RecordBatch):
+        return _Batch(given)
+    if isinstance(given, pa.Table):
+        return _Table(given)
+    if library == "pandas" and kind == "DataFrame":
+        return _Pandas(given)
+    if library == "polars" and kind == "DataFrame":
+        return _Polars(given)
+    if library == "polars" and kind == "LazyFrame":
+        raise InvalidEvent("a LazyFrame has no rows yet: call .collect() first")
+    if library == "pyspark":
+        raise InvalidEvent("a DataFrame of Spark is matched by culver.spark.match")
+    if hasattr(given, "__arrow_c_stream__"):
+        return _Table(pa.table(given))
+    return None
+
+
+def _counted(table: pa.Table, rows: int) -> pa.Table:
+    """The table, with its number of rows if it has no columns."""
+    return table if table.num_columns else pa.table({"": pa.nulls(rows)})
+
+
+class _Table:
+    def __init__(self, given: pa.Table) -> None:
+        self._given = _counted(given, given.num_rows)
+
+    def table(self, names: Collection[str]) -> pa.Table:
+        return self._given
+
+    def column(self, lists: pa.ChunkedArray) -> Any:
+        return lists
+
+
+class _Batch:
+    def __init__(self, given: pa.RecordBatch) -> None:
+        self._given = given
+
+    def table(self, names: Collection[str]) -> pa.Table:
+        return _counted(pa.Table.from_batches([self._given]), self._given.num_rows)
+
+    def column(self, lists: pa.ChunkedArray) -> Any:
+        return lists.combine_chunks()
+
+
+class _Pandas:
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def table(self, names: Collection[str]) -> pa.Table:
+        frame = self._given
+        taken = [place for place, name in enumerate(frame.columns) if _may_hold(str(name), names)]
+        try:
+            table = pa.Table.from_pandas(frame.iloc[:, taken], preserve_index=False)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
+            raise InvalidEvent(f"the frame cannot be read: {' '.join(map(str, exc.args))}") from exc
+        return _counted(table, len(frame))
+
+    def column(self, lists: pa.ChunkedArray) -> Any:
+        pandas = importlib.import_module("pandas")
+        return pandas.Series(lists.to_pylist(), index=self._given.index, dtype=object, name=NAME)
+
+
+class _Polars:
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def table(self, names: Collection[str]) -> pa.Table:
+        frame = self._given
+        taken = frame.select([name for name in frame.columns if _may_hold(name, names)])
+        return _counted(taken.to_arrow(), len(frame))
+
+    def column(self, lists: pa.ChunkedArray) -> Any:
+        polars = importlib.import_module("polars")
+        return polars.Series(NAME, lists, dtype=polars.List(polars.String))
+
+
+def _may_hold(column: str, names: Collection[str]) -> bool:
+    """Whether a column, or a field in it, may be an attribute of these names."""
+    return any(name == column or name.startswith(f"{column}.") for name in names)

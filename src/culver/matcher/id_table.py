@@ -1,0 +1,79 @@
+"""The ids of a matcher's filters by number, and their numbers by id."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.jit import Integers
+from culver.matcher.packed_texts import PackedTexts
+
+
+class IdTable:
+    """Numbers are given in ascending order, and never again. The id of a filter that was removed keeps its place, for
+    matches that have just found it.
+
+    Each form is made when it is first needed, because a table that was read from a file may have millions of ids.
+    """
+
+    def __init__(self, saved: PackedTexts | None = None) -> None:
+        self._saved = PackedTexts.of([]) if saved is None else saved
+        self.count = len(self._saved)
+        """The numbers given, those of removed filters too."""
+        self._numbers: dict[str, int] | None = None
+        self._objects: NDArray[np.object_] | None = None
+        self._array = self._saved.array()
+        self._later: list[str] = []  # those behind what `_array` has
+
+    def __len__(self) -> int:
+        return self.count if self._numbers is None else len(self._numbers)
+
+    def numbers(self) -> dict[str, int]:
+        """In the order of the numbers. Not to be changed."""
+        if self._numbers is None:
+            self._numbers = {each: number for number, each in enumerate(self._saved)}
+        return self._numbers
+
+    def objects(self) -> NDArray[np.object_]:
+        """Every id as a string of Python, in an array that may be longer than there are ids."""
+        if self._objects is None:
+            self._objects = np.array([*self._array.to_pylist(), *self._later, None], object)
+        return self._objects
+
+    def array(self) -> pa.Array:
+        """Every id, as `large_string`."""
+        if self._later:
+            self._array = pa.concat_arrays([self._array, pa.array(self._later, pa.large_string())])
+            self._later = []
+        return self._array
+
+    def append(self, ids: Sequence[str]) -> int:
+        """Give the next numbers to ids that have none, and return the first of them."""
+        first, end = self.count, self.count + len(ids)
+        self.numbers().update(zip(ids, range(first, end), strict=True))
+        self._later += ids
+        self.count = end
+        if self._objects is not None:
+            if end > len(self._objects):
+                self._objects = np.concatenate([self._objects, np.empty(end, object)])
+            self._objects[first:end] = ids
+        return first
+
+    def remove(self, id_: str) -> int | None:
+        """The number that the id had, None where it had none."""
+        return self.numbers().pop(id_, None)
+
+    def kept(self) -> Integers:
+        """The numbers that were not removed."""
+        return np.fromiter(self.numbers().values(), np.int64, len(self.numbers()))
+
+    def renumbered(self) -> "IdTable":
+        """The ids that were not removed, numbered from 0 on."""
+        result = IdTable()
+        result.append(list(self.numbers()))
+        return result
+
+    def packed(self) -> PackedTexts:
+        """What a file holds. Only for a table that comes from `renumbered`."""
+        return PackedTexts.of(list(self.numbers()))

@@ -1,0 +1,333 @@
+"""`culver.Matcher`: the matcher by itself, in any Python program, without a site."""
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, NotFound, counted
+from culver.matcher.column_mapping import ColumnMapping
+from culver.matcher.event_values import event_of, events_of
+from culver.matcher.filter_texts import FilterTexts
+from culver.matcher.frames import Frame, frame_of
+from culver.matcher.id_table import IdTable
+from culver.matcher.match_lists import LISTS, PAIRS, in_order, lists_of, pairs_of, split
+from culver.matcher.packed_texts import PackedTexts
+from culver.matching import BatchColumns, ColumnarFilter, ColumnarMatcher, Matches, read_filter, write_filter
+from culver.model.columns import column_of_array, pack
+from culver.model.language import parse, prepare
+from culver.row_table import RowsLike, as_table
+
+_FIRST_ROWS, _MOST_ROWS = 1024, 1 << 16
+# Matches that are worked on at a time, roughly.
+_MOST_MATCHES = 1 << 24
+# So many numbers of removed filters are not worth a renumbering.
+_FEW_HOLES = 4096
+
+
+class Matcher:
+    """Finds the filters that events satisfy.
+
+        matcher = culver.Matcher()
+        matcher.add("a1", "price > 20 AND symbol = 'XYZ'")
+        matcher.match({"symbol": "XYZ", "price": 21})  # ["a1"]
+
+    Threads may share it: any number may match at once, beside one that adds and removes. A match sees every change
+    that was complete when it began. `close`, or the end of a `with`, waits for the thread that merges what was added.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._filter = ColumnarFilter()
+        self._ids = IdTable()
+        self._texts = FilterTexts()
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Map what `save` has written. Processes that open the same file share its memory; what one of them changes
+        afterwards is its own. Raises NotFound, StorageError and StorageCorrupt."""
+        stored = read_filter(Path(path))
+        matcher = cls()
+        matcher._filter = stored.filter
+        matcher._ids = IdTable(PackedTexts(stored.arrays["id_start"], stored.arrays["id_bytes"]))
+        matcher._texts = FilterTexts.unpacked(stored.meta, stored.arrays)
+        return matcher
+
+    # --- filters ------------------------------------------------------------------------------------------
+
+    def add(self, id: str, filter: str) -> None:  # noqa: A002 (what users write)
+        """Add a filter. Raises InvalidFilter with the id, and Conflict where the id is taken."""
+        try:
+            predicate = parse(_text(filter, "a filter"))
+        except CulverError as exc:
+            raise _about(exc, f"filter {id!r}", id=id) from exc
+        with self._changing():
+            self._check_new([_text(id, "an id")])
+            number = self._ids.append([id])
+            self._texts.add(number, filter)
+            self._filter.add([(number, predicate)])
+
+    def add_many(self, filter: str, rows: RowsLike, ids: Iterable[str] | str = "row") -> list[str]:  # noqa: A002
+        """Add one filter for each row of values, which take the places of the filter's `?`. Hundreds of thousands a
+        second, where the filter is a conjunction of comparisons, or a disjunction of those.
+
+        `rows` is a list of rows, a dictionary of columns, an Arrow table or a data frame. `ids` has an id for each
+        row, or a text that begins each: "row" makes row.0, row.1 and so on, after those that there are.
+
+        Returns the ids. Raises InvalidFilter and InvalidRequest, with `row` where it is about one, and Conflict; then
+        it has added none.
+        """
+        prepared = prepare(_text(filter, "a filter"))
+        table = as_table(rows)
+        if table.num_columns != prepared.parameters and table.num_rows:
+            given, wanted = counted(table.num_columns, "column"), counted(prepared.parameters, "parameter")
+            raise InvalidRequest(f"the rows have {given}, and the filter has {wanted}", field="rows")
+        if not prepared.parameters:
+            raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
+        try:
+            columns = tuple(column_of_array(each, place) for place, each in enumerate(table.columns, 1))
+            with self._changing():
+                listed = self._ids_for(ids, table.num_rows)
+                self._check_new(listed)
+                if not listed:
+                    return []
+                first = self._ids.count
+                self._filter.add_rows(prepared, np.arange(first, first + len(listed)), columns)
+                self._ids.append(listed)
+                self._texts.add_rows(first, prepared, columns)
+                return listed
+        except InvalidFilter as exc:
+            row = exc.details.get("row")
+            raise (exc if row is None else _about(exc, f"row {row}")) from exc
+
+    def remove(self, id: str) -> None:  # noqa: A002
+        """Remove a filter. Raises NotFound where there is none with this id."""
+        with self._changing():
+            number = self._ids.remove(id)
+            if number is None:
+                raise NotFound(f"there is no filter {id!r}", field="id")
+            self._filter.remove([number])
+            self._texts.remove(number)
+            if self._ids.count > 2 * len(self._ids) + _FEW_HOLES:
+                self._renumber()
+
+    def filter(self, id: str) -> str:  # noqa: A002
+        """The text of a filter. Raises NotFound."""
+        with self._lock:
+            number = self._ids.numbers().get(id)
+            if number is None:
+                raise NotFound(f"there is no filter {id!r}", field="id")
+            return self._texts.text(number)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, id: object) -> bool:  # noqa: A002
+        with self._lock:
+            return id in self._ids.numbers()
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids, in the order of adding."""
+        with self._lock:
+            return iter(list(self._ids.numbers()))
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The names of attributes that the filters mention."""
+        return self._settled()[0].attributes
+
+    # --- matching -----------------------------------------------------------------------------------------
+
+    def match(self, events: Any, *, timezone: str | None = None) -> Any:
+        """The ids of the filters that each event satisfies, in the order in which they were added.
+
+            an event (a dictionary)            a list of ids
+            a list of events                   a list of such lists
+            an Arrow table, a record batch     a chunked array, an array: of lists of strings
+            a frame of pandas or Polars        a Series of lists, for pandas with the frame's index
+
+        An event means what it means when it is published. docs/matcher.md says what the types of columns mean;
+        `timezone` is the zone of timestamps that have none. Raises InvalidEvent.
+        """
+        if type(events) is dict:
+            return self._match_one(events)
+        frame = frame_of(events)
+        if frame is not None:
+            return frame.column(self._lists(frame, timezone))
+        if isinstance(events, Mapping) or _is_row(events):
+            return self._match_one(events)
+        matcher, ids = self._settled()
+        names = ids.objects()
+        found: list[list[str]] = []
+        for packed in pack(events_of(_iterable(events)), 0):
+            matches = in_order(matcher.match(BatchColumns(packed.batch), 0))
+            listed = names[matches.numbers].tolist()
+            bounds = matches.offsets.tolist()
+            found += [listed[begin:end] for begin, end in pairwise(bounds)]
+        return found
+
+    def match_pairs(self, events: Any, *, timezone: str | None = None) -> pa.Table:
+        """An Arrow table with a row for each match: `row`, the place of the event among those given, and `id`. In
+        the order of events, then of adding. Takes what `match` takes."""
+        frame = frame_of(events)
+        matcher, ids = self._settled()
+        if frame is not None:
+            found = self._found(frame, timezone, matcher)
+        else:
+            single = isinstance(events, Mapping) or _is_row(events)
+            packed = pack([event_of(events)] if single else events_of(_iterable(events)), 0)
+            found = (in_order(matcher.match(BatchColumns(each.batch), 0)) for each in packed)
+        array = ids.array()
+        batches: list[pa.RecordBatch] = []
+        row = 0
+        for part in (part for matches in found for part in split(matches, array)):
+            batches.append(pairs_of(part, array, row))
+            row += len(part.offsets) - 1
+        return pa.Table.from_batches(batches, PAIRS)
+
+    def _match_one(self, event: Any) -> list[str]:
+        matcher, ids = self._settled()
+        batch = pack([event_of(event)], 0)[0].batch
+        numbers = matcher.match(BatchColumns(batch), 0).numbers
+        numbers.sort()
+        listed: list[str] = ids.objects()[numbers].tolist()
+        return listed
+
+    def _lists(self, frame: Frame, timezone: str | None) -> pa.ChunkedArray:
+        matcher, ids = self._settled()
+        array = ids.array()
+        chunks = [
+            lists_of(part, array)
+            for matches in self._found(frame, timezone, matcher)
+            for part in split(matches, array)
+        ]
+        return pa.chunked_array(chunks, LISTS)
+
+    def _found(self, frame: Frame, timezone: str | None, matcher: ColumnarMatcher) -> Iterator[Matches]:
+        """The matches of a table, some rows at a time."""
+        table = frame.table(matcher.attributes)
+        mapping = ColumnMapping(table.schema, matcher.attributes, timezone)
+        begin, step = 0, _FIRST_ROWS
+        while begin < table.num_rows:
+            rows = table.slice(begin, step).combine_chunks().to_batches()
+            try:
+                batch = mapping.batch(rows[0])
+            except CulverError as exc:
+                raise _shifted(exc, begin) from exc
+            yield in_order(matcher.match(BatchColumns(batch), 0))
+            begin += step
+            step = max(1, min(_MOST_ROWS, int(_MOST_MATCHES / max(1.0, matcher.matches_per_row()))))
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write everything into one file for `open`, which appears as a whole and replaces one that is there. Raises
+        StorageFull and StorageError with nothing changed."""
+        with self._lock:
+            self._check_open()
+            kept, table = self._ids.kept(), self._filter.table()
+            texts, ids = self._texts.renumbered(kept), self._ids.renumbered().packed()
+        meta, arrays = texts.packed()
+        arrays |= {"id_start": ids.starts, "id_bytes": ids.data}
+        table = replace(table, numbers=np.searchsorted(kept, table.numbers))
+        write_filter(Path(path), table, meta, arrays)
+
+    def close(self) -> None:
+        """Let go of files and memory. Harmless to call again."""
+        with self._lock:
+            self._filter.close()
+            self._closed = True
+            self._filter, self._ids, self._texts = ColumnarFilter(), IdTable(), FilterTexts()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _settled(self) -> tuple[ColumnarMatcher, IdTable]:
+        with self._lock:
+            self._check_open()
+            return self._filter.settled(), self._ids
+
+    def _changing(self) -> "threading.RLock":
+        self._check_open()
+        return self._lock
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the matcher is closed")
+
+    def _check_new(self, ids: Collection[str]) -> None:
+        known = self._ids.numbers()
+        if not known.keys().isdisjoint(ids):
+            taken = next(each for each in ids if each in known)
+            raise Conflict(f"there is a filter {taken!r} already; remove it first", field="id")
+
+    def _ids_for(self, ids: Iterable[str] | str, count: int) -> list[str]:
+        if isinstance(ids, str):
+            places = (name[len(ids) + 1 :] for name in self._ids.numbers() if name.startswith(f"{ids}."))
+            first = max((int(place) + 1 for place in places if place.isdecimal()), default=0)
+            return [f"{ids}.{place}" for place in range(first, first + count)]
+        listed = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else list(ids)
+        for row, each in enumerate(listed):
+            if not isinstance(each, str):
+                what = f"an id is a string, not {type(each).__name__}"
+                raise InvalidRequest(f"row {row}: {what}", field="ids", row=row)
+        if len(listed) != count:
+            raise InvalidRequest(
+                f"there are {counted(len(listed), 'id')} for {counted(count, 'row')}", field="ids"
+            )
+        if len(set(listed)) < count:
+            seen: set[str] = set()
+            for each in listed:
+                if each in seen:
+                    raise Conflict(f"the id {each!r} is given to two rows", field="ids")
+                seen.add(each)
+        return [str(each) for each in listed]
+
+    def _renumber(self) -> None:
+        """Forget the numbers of removed filters."""
+        kept = self._ids.kept()
+        table = self._filter.table()
+        self._filter.close()
+        self._filter = ColumnarFilter.of_table(replace(table, numbers=np.searchsorted(kept, table.numbers)))
+        self._ids, self._texts = self._ids.renumbered(), self._texts.renumbered(kept)
+
+
+def _text(given: Any, what: str) -> str:
+    if not isinstance(given, str):
+        raise InvalidRequest(f"{what} is a string, not {type(given).__name__}", field=what.split()[1])
+    return given
+
+
+def _about(error: CulverError, what: str, **details: Any) -> CulverError:
+    return type(error)(f"{what}: {error.message}", field=error.field, **error.details, **details)
+
+
+def _shifted(error: CulverError, rows: int) -> CulverError:
+    """The error about a slice of a table, with the row counted in the table."""
+    row = error.details.get("row")
+    if row is None or not rows:
+        return error
+    message = error.message.replace(f"in row {row}", f"in row {row + rows}")
+    return type(error)(message, field=error.field, **{**error.details, "row": row + rows})
+
+
+def _is_row(given: Any) -> bool:
+    return isinstance(given, tuple) and hasattr(given, "asDict")
+
+
+def _iterable(given: Any) -> Iterable[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        wanted = "an event, a list of events, an Arrow table, or a frame of pandas or Polars"
+        raise InvalidRequest(f"what is matched is {wanted}, not {type(given).__name__}", field="events")
+    return given
