@@ -19,6 +19,7 @@ from culver.model.timestamps import (
     parse_timestamp as parse_timestamp,
 )
 from culver.model.values import (
+    DOMAIN_OF_KIND as DOMAIN_OF_KIND,
     Domain as Domain,
     Kind as Kind,
     Timestamp as Timestamp,
