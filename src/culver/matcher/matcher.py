@@ -19,6 +19,7 @@ from culver.matcher.id_table import IdTable
 from culver.matcher.match_lists import LISTS, PAIRS, in_order, lists_of, pairs_of, split
 from culver.matcher.packed_texts import PackedTexts
 from culver.matching import BatchColumns, ColumnarFilter, ColumnarMatcher, Matches, read_filter, write_filter
+from culver.model import Domain
 from culver.model.columns import column_of_array, pack
 from culver.model.language import parse, prepare
 from culver.row_table import RowsLike, as_table
@@ -141,6 +142,12 @@ class Matcher:
     def attributes(self) -> frozenset[str]:
         """The names of attributes that the filters mention."""
         return self._settled()[0].attributes
+
+    @property
+    def domains(self) -> frozenset[tuple[str, Domain | None]]:
+        """The attributes, each with a domain of values that a filter compares it with, or None for any; perhaps some
+        of filters that were removed."""
+        return self._settled()[0].domains
 
     # --- matching -----------------------------------------------------------------------------------------
 

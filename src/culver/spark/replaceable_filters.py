@@ -1,0 +1,109 @@
+"""`culver.spark.Filters`: filters that are replaced while streaming queries use them."""
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culver.errors import InvalidRequest, Unavailable
+from culver.spark.event_schema import EventSchema
+from culver.spark.filter_forms import FilterForms, matcher_of
+from culver.spark.filter_package import FilterPackage
+from culver.spark.filter_server import FilterAddress, FilterServer
+from culver.spark.filter_versions import FilterVersions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST_SCHEMAS = 64
+
+
+class Filters:
+    """Filters for `match` that can be replaced while streaming queries use them. Thread-safe.
+
+    Every micro-batch uses one version: the newest when the first of its tasks begins. A DataFrame that is not
+    streaming uses the version at the time of `match`.
+
+    The workers get them from this process, over HTTP at the address by which Spark knows the driver, and `port` (by
+    default any that is free). Queries that use them fail after `close`, and where this process ends.
+    """
+
+    def __init__(self, filters: FilterForms, *, port: int = 0) -> None:
+        self._port = port
+        self._lock = threading.Lock()
+        self._server: FilterServer | None = None
+        self._closed = False
+        self._schemas: list[EventSchema] = []
+        self._package = FilterPackage(matcher_of(filters))
+        self._packages = {self._package.digest: self._package}
+        self._versions = FilterVersions(self._package.digest)
+
+    @property
+    def package(self) -> FilterPackage:
+        """The newest version."""
+        return self._package
+
+    def replace(self, filters: FilterForms) -> None:
+        """Use other filters from the next micro-batch on. They must suit the events of the queries that use them:
+        raises as `match` does, and then nothing has changed."""
+        package = FilterPackage(matcher_of(filters))
+        with self._lock:
+            self._check_open()
+            for schema in self._schemas:
+                schema.check(package.matcher)
+            self._package = self._packages[package.digest] = package
+            self._versions.replace(package.digest)
+            in_use = self._versions.in_use()
+            self._packages = {digest: each for digest, each in self._packages.items() if digest in in_use}
+
+    def serve(self, session: "SparkSession", schema: EventSchema) -> FilterAddress:
+        """Serve the filters to a streaming query over events of that schema. Raises InvalidRequest where the port
+        cannot be had, and as `EventSchema.check` does."""
+        with self._lock:
+            self._check_open()
+            schema.check(self._package.matcher)
+            if self._server is None:
+                self._server = self._start_server(session)
+            if schema not in self._schemas:
+                self._schemas = [*self._schemas[1 - _MOST_SCHEMAS :], schema]
+            return self._server.address
+
+    def __len__(self) -> int:
+        return len(self._package.matcher)
+
+    def close(self) -> None:
+        """Stop serving. May be called again."""
+        with self._lock:
+            self._closed = True
+            server, self._server = self._server, None
+        if server is not None:  # outside of the lock, which its threads take
+            server.close()
+
+    def __enter__(self) -> "Filters":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("these filters are closed")
+
+    def _start_server(self, session: "SparkSession") -> FilterServer:
+        configuration = session.sparkContext.getConf()
+        host = configuration.get("spark.driver.host", "127.0.0.1")
+        bind = configuration.get("spark.driver.bindAddress", host)
+        try:
+            return FilterServer(bind, host, self._port, self._choose, self._path_of)
+        except OSError as exc:
+            raise InvalidRequest(
+                f"the filters cannot be served at {bind}, port {self._port or 'any'}: {exc}", field="port"
+            ) from exc
+
+    def _choose(self, query: str, batch: int) -> str:
+        with self._lock:
+            return self._versions.choose(query, batch)
+
+    def _path_of(self, version: str) -> Path | None:
+        with self._lock:
+            package = self._packages.get(version)
+        return None if package is None else package.path
