@@ -18,14 +18,24 @@ from culver.control.site_observation import (
     SiteObservation,
     SiteQueues,
 )
-from culver.delivery.deliveries import Delivery, DeliveryGap
+from culver.delivery.deliveries import Delivery, DeliveryGap, Waiting
+from culver.delivery.log_history import HistoryPage, LogBounds
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.selection import Selection
 from culver.delivery.shares import Share
-from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
+from culver.errors import (
+    Conflict,
+    CulverError,
+    Gone,
+    InvalidRequest,
+    NotFound,
+    TooManySubscriptions,
+    Unavailable,
+)
 from culver.log.publication_log import CommitReceipt
 from culver.matching import compile_rows
 from culver.model import ENCODED
+from culver.model.columns.event_batch import concat, encode
 from culver.model.columns.value_rows import values_at
 from culver.model.event import Event
 from culver.model.language.predicate import Predicate, evaluate
@@ -55,12 +65,14 @@ class FakeSite:
         self.publications = FakePublications(self)
         self.subscriptions = FakeSubscriptions(self)
         self.sessions = FakeSessions(self)
+        self.history = FakeHistory(self)
         self.slices = MemorySlices()
         self.channels = FakeChannels(self)
         self.overlay = FakeOverlay(self)
         self.observation = FakeObservation(self)
         self.ready = True
         self.events: list[Event] = []
+        self.first_offset = 0
         self.registrations: dict[str, Registration] = {}
         self.acknowledged: dict[str, int] = {}
         self.failures: dict[str, Exception] = {}
@@ -274,6 +286,17 @@ class FakeSessions:
     def elsewhere(self, subscription: str) -> int | None:
         return self._site.ports.get(subscription)
 
+    def waiting(self, registration: Registration, start: int, limit: int) -> Waiting:
+        self._site.fail("waiting")
+        if registration.id not in self._site.registrations:
+            raise NotFound(f"subscription {registration.id!r} has ended", field="id")
+        end, cursor = len(self._site.events), self._site.acknowledged.get(registration.id, -1)
+        begin = max(start, cursor + 1)
+        offsets = [each for each in range(begin, end) if self._site.matches(registration, each)][:limit]
+        return Waiting(
+            offsets, [], offsets[-1] + 1 if len(offsets) == limit else max(start, end), end, cursor
+        )
+
     def new_live_id(self) -> str:
         return new_ids(1, durable=False)[0]
 
@@ -281,6 +304,38 @@ class FakeSessions:
         start = self._site.acknowledged.get(registration.id, -1) + 1
         offsets = range(start, len(self._site.events))
         return sum(self._site.matches(registration, offset) for offset in offsets)
+
+
+class FakeHistory:
+    """All events were received at the time when the site was made."""
+
+    def __init__(self, site: FakeSite) -> None:
+        self._site = site
+
+    async def bounds(self) -> LogBounds:
+        return LogBounds(self._site.first_offset, len(self._site.events))
+
+    async def offset_at(self, received_us: int) -> int:
+        return self._site.first_offset if received_us <= self._site.now_us else len(self._site.events)
+
+    async def read(self, start: int, end: int, limit: int, predicate: Predicate | None = None) -> HistoryPage:
+        site = self._site
+        if start < site.first_offset:
+            raise Gone("the log begins later", field="from", first_offset=site.first_offset)
+        end = max(start, min(end, len(site.events)))
+        found = [
+            offset
+            for offset in range(start, end)
+            if predicate is None or evaluate(predicate.condition, site.events[offset]) is True
+        ]
+        return self._page(found[:limit], end if len(found) <= limit else found[limit - 1] + 1)
+
+    async def pick(self, offsets: Sequence[int]) -> HistoryPage:
+        return self._page(offsets, offsets[-1] + 1 if offsets else 0)
+
+    def _page(self, offsets: Sequence[int], following: int) -> HistoryPage:
+        batches = encode([self._site.events[each] for each in offsets], self._site.now_us)
+        return HistoryPage(np.array(offsets, np.int64), concat(batches), following)
 
 
 class FakeObservation:
