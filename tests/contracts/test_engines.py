@@ -5,15 +5,18 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from typing import Any
 
+import psutil
 import pytest
 
 from culver import plugins
 from culver.config import CHOICES, LogSettings
 from culver.errors import InvalidConfiguration
 from culver.pipeline.batch_plan import LoadReport
+from culver.pipeline.spark.signals import SignalSender
+from culver.pipeline.spark.spark_engine import SparkEngine
 from support.engine_bench import EngineBench, events
 from support.logs import damage_record, last_segment, records_of
-from support.until import until
+from support.until import settled, until
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -185,6 +188,32 @@ def test_batches_go_by_the_load_that_was_told(bench: EngineBench, run: Run) -> N
         first = bench.commit(events([25]))
         await bench.done()
         assert bench.reached[first] == expected(bench, [25])[0]
+
+    run(scenario())
+
+
+def test_engine_whose_process_dies_is_not_ready_until_the_next_one_works(
+    bench: EngineBench, run: Run
+) -> None:
+    engine = bench.engine
+    if not isinstance(engine, SparkEngine):
+        pytest.skip("it has no process of its own")
+
+    async def scenario() -> None:
+        await bench.done()
+        late = SignalSender(engine.signals_path)
+        children = psutil.Process().children()
+        [driver] = [each for each in children if "culver.pipeline.spark.driver" in each.cmdline()]
+        [machine] = driver.children()
+        machine.kill()
+        while engine.state == "running" or driver.is_running():
+            assert engine.ready == (engine.state == "running")
+            await asyncio.sleep(0)
+        late.send("warm")  # from a worker that has outlived its driver
+        await settled()
+        assert not engine.ready
+        assert "no driver" in engine.state
+        late.close()
 
     run(scenario())
 

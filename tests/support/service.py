@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -43,13 +43,23 @@ class Service:
     """`culver serve` on a free port. Used as a context manager, it is stopped at the end, whatever happens."""
 
     def __init__(
-        self, data_dir: Path, engine: str = "inline", *arguments: str, gateways: int = 1, **environment: str
+        self,
+        data_dir: Path,
+        engine: str = "inline",
+        *arguments: str,
+        gateways: int = 1,
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+        **environment: str,
     ) -> None:
+        """`prefix` goes before the command: `ip netns exec`, for one."""
         self.data_dir = data_dir
         self.engine = engine
         self.gateways = gateways
         self.port = free_port(gateways)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{host}:{self.port}"
+        self._host = host
+        self._prefix = prefix
         self.log_path = data_dir.with_name(data_dir.name + ".log")
         self._arguments = arguments
         self._environment = environment
@@ -67,7 +77,8 @@ class Service:
         self.http.close()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "culver", "serve", "--engine", self.engine, "--port", str(self.port)]
+        command = [*self._prefix, sys.executable, "-m", "culver", "serve", "--engine", self.engine]
+        command += ["--host", self._host, "--port", str(self.port)]
         command += ["--data-dir", str(self.data_dir), "--gateways", str(self.gateways), *self._arguments]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(

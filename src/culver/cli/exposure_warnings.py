@@ -29,3 +29,11 @@ def warnings_of_channels(host: str) -> Iterator[str]:
             "whoever reaches it reads where the servers are, and the secret that signs the plan. Keep others away "
             "with a firewall"
         )
+
+
+def warnings_of_cluster(host: str) -> Iterator[str]:
+    if not is_loopback(host):
+        yield (
+            f"other machines may reach this cluster at {host}. It has no passwords and no encryption: whoever "
+            "reaches a Master or Worker runs programs as this user. Keep others away with a firewall"
+        )

@@ -36,7 +36,7 @@ _COMMANDS = {
     ),
     "cluster": (
         "cli.commands.cluster_command:cluster",
-        "Start and stop a standalone Spark cluster on this machine.",
+        "Start and stop a standalone Spark cluster.",
     ),
     "demo": ("cli.commands.demo_command:demo", "See Culver at work: starts what it needs on this machine."),
     "bench": ("bench.bench_command:bench", "Measure Culver: a table for people, a JSON object for machines."),

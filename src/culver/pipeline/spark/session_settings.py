@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from culver.errors import InvalidConfiguration
+from culver.host_names import is_loopback
 
 _MASTERS = re.compile(r"local(-cluster)?(\[[^\]]+\])?|yarn|k8s://.+|spark://[^/,\s]+:\d+(,[^/,\s]+:\d+)*")
 _CONNECT_SECONDS = 3.0
@@ -52,6 +53,8 @@ _CLUSTER_SETTINGS = {
     "spark.network.timeout": "30s",
     "spark.network.timeoutInterval": "10s",
     "spark.executor.heartbeatInterval": "5s",
+    # Else executors write a dozen lines for each task, several gigabytes a day.
+    "spark.executor.syncLogLevel.enabled": "true",
 }
 
 
@@ -88,9 +91,11 @@ def session_settings(
         "spark.local.dir": str(work_dir / "local"),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
     }
+    # Spark finds its own address by a look-up that can hang or name an interface that is not there.
     if is_local(master):
-        # Spark finds its own address by a look-up that can hang or name an interface that is not there.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    elif (address := address_towards(master)) is not None:
+        settings["spark.driver.host"] = address
     if not master.startswith("local"):
         settings |= _CLUSTER_SETTINGS
     if allocate:
@@ -103,7 +108,7 @@ def session_settings(
 
 def is_local(master: str) -> bool:
     """Whether everything is on this machine, reached by its loopback address."""
-    return master.startswith("local") or urlsplit(master).hostname in ("127.0.0.1", "localhost")
+    return master.startswith("local") or is_loopback(urlsplit(master).hostname or "")
 
 
 def check_master(master: str) -> None:
@@ -123,14 +128,32 @@ def trouble_with(master: str) -> str | None:
     if not master.startswith("spark://"):
         return None
     reasons = []
-    for address in master.removeprefix("spark://").split(","):
-        host, _, port = address.rpartition(":")
+    for host, port in _addresses(master):
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+            socket.create_connection((host, port), _CONNECT_SECONDS).close()
             return None
         except (OSError, OverflowError) as exc:
-            reasons.append(f"{address}: {getattr(exc, 'strerror', None) or exc}")
+            reasons.append(f"{host}:{port}: {getattr(exc, 'strerror', None) or exc}")
     return f"no Spark master answers at {master} ({'; '.join(reasons)})"
+
+
+def address_towards(master: str) -> str | None:
+    """The address of this machine from which it reaches a standalone master, so that others there can reach it; None
+    for other masters, or without a route. Sends nothing to the master."""
+    if master.startswith("spark://"):
+        for address in _addresses(master):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.connect(address)
+                    return str(probe.getsockname()[0])
+                except (OSError, OverflowError):
+                    continue
+    return None
+
+
+def _addresses(master: str) -> list[tuple[str, int]]:
+    parts = (address.rpartition(":") for address in master.removeprefix("spark://").split(","))
+    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 def parallelism(master: str) -> int:

@@ -29,6 +29,9 @@ class SignalSender:
         with contextlib.suppress(OSError):
             self._socket.sendto(json.dumps({"kind": kind, **members}).encode(), self._path)
 
+    def close(self) -> None:
+        self._socket.close()
+
 
 class FileWatch:
     """Wakes up when a process of this machine writes to the file (Linux's inotify); where the system has no watch to

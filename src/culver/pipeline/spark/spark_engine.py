@@ -51,6 +51,7 @@ _MOST_LOG_BYTES = 16 * 1024 * 1024
 _SETTLED_SECONDS = 5.0
 # So many failed starts in a row cast doubt on the checkpoint.
 _MOST_FAILURES = 3
+_RUNNING, _NO_DRIVER = "running", "no driver"
 
 
 class NotificationCollector:
@@ -138,8 +139,8 @@ class SparkEngine:
         self._state = "starting"
         # Why the last driver failed, until another has settled.
         self._failure: str | None = None
-        self.ready = False
         self._signals_dir: Path | None = None
+        self._drivers = 0
         self._socket: socket.socket | None = None
         self._driver: subprocess.Popen[bytes] | None = None
         self._recorder: subprocess.Popen[bytes] | None = None
@@ -149,6 +150,17 @@ class SparkEngine:
     @staticmethod
     def parallelism(settings: PipelineSettings) -> int:
         return parallelism(settings.spark_master)
+
+    @property
+    def ready(self) -> bool:
+        return self._state == _RUNNING
+
+    @property
+    def signals_path(self) -> str:
+        """The socket on which the present driver and its workers reach the site. Each driver has its own, so that
+        nothing that an earlier one left running can speak for this one. It is not in the data directory, because the
+        path of a socket may have 108 characters at most."""
+        return f"{self._signals_dir}/signals-{self._drivers}"
 
     @property
     def state(self) -> str:
@@ -165,12 +177,7 @@ class SparkEngine:
         java.find_java()
         self._head_file = HeadFile.create(self._files.head)
         self._head_file.write(self._head)
-        # A socket's path may have 108 characters at most, so it cannot be in the data directory.
         self._signals_dir = Path(tempfile.mkdtemp(prefix="culver-"))
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        self._socket.setblocking(False)
-        self._socket.bind(str(self._signals_dir / "signals"))
-        asyncio.get_running_loop().add_reader(self._socket, self._on_signals)
         self._tasks = [asyncio.create_task(self._supervise()), asyncio.create_task(self._look())]
 
     def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
@@ -190,18 +197,30 @@ class SparkEngine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stop_children()
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
+        self._stop_listening()
         if self._signals_dir is not None:
             shutil.rmtree(self._signals_dir, ignore_errors=True)
         if self._head_file is not None:
             self._head_file.close()
             self._head_file = None
-        self.ready = False
-        self._state = "stopped"
+        self._state, self._failure = "stopped", None
 
     # --- signals of the workers and the driver --------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._stop_listening()  # to a driver that could not be started
+        self._drivers += 1
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._socket.bind(self.signals_path)
+        asyncio.get_running_loop().add_reader(self._socket, self._on_signals)
+
+    def _stop_listening(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+            Path(self.signals_path).unlink(missing_ok=True)
 
     def _on_signals(self) -> None:
         assert self._socket is not None
@@ -213,7 +232,7 @@ class SparkEngine:
                     case "notifications":
                         collect = True
                     case "warm":
-                        self.ready, self._state = True, "running"
+                        self._state = _RUNNING
                         self._recorder = self._recorder or start_recording(self._log_path)
                     case "batch":
                         self._tally.add_batch(message["events"], message["seconds"])
@@ -223,11 +242,11 @@ class SparkEngine:
                         self._cores = message["count"]
                     case "ui":
                         self._ui = message["url"]
-                    case "progress":
+                    case "progress" if not self.ready:  # the first worker may be quicker than the driver
                         self._state = message["text"]
                         self._progress(message["text"])
                     case "failed":
-                        self._state, self._failure = "no driver", message["text"]
+                        self._state, self._failure = _NO_DRIVER, message["text"]
         if collect:
             try:
                 self._collect()
@@ -291,6 +310,7 @@ class SparkEngine:
 
     async def _run_driver(self) -> tuple[float, int]:
         """Start a driver and wait for its end; returns for how many seconds it was ready, and its exit code."""
+        self._listen()
         driver = self._start_driver()
         ready_since: float | None = None
         while driver.poll() is None:
@@ -299,7 +319,9 @@ class SparkEngine:
             if ready_since is not None and time.monotonic() - ready_since > _SETTLED_SECONDS:
                 self._failure = None
             await asyncio.sleep(_LOOK_SECONDS)
-        self.ready = False
+        self._on_signals()  # what it has said last
+        self._stop_listening()
+        self._state = _NO_DRIVER
         self._ui = None
         self._cores = 0
         _close_input(driver)
@@ -312,7 +334,6 @@ class SparkEngine:
         return 0.0 if ready_since is None else time.monotonic() - ready_since, driver.returncode
 
     def _start_driver(self) -> "subprocess.Popen[bytes]":
-        assert self._signals_dir is not None
         self._files.spark.mkdir(exist_ok=True)
         for leftover in (self._files.spark / "local", self._files.partials):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -321,7 +342,7 @@ class SparkEngine:
             "log": self._log_address,
             "master": self._master,
             "batch_events": self._settings.batch_events,
-            "signals": str(self._signals_dir / "signals"),
+            "signals": self.signals_path,
             "forwarding": self._settings.forwarding,
             "checkpoint": str(self._checkpoint.absolute()),
             "work_dir": str(self._files.spark.absolute()),

@@ -1,15 +1,16 @@
-"""A standalone Spark cluster on this machine, to try out what usually runs on many: a Master and some Workers.
+"""A standalone Spark cluster: a Master and Workers on this machine, and Workers for a Master on another one.
 
     its directory
-      cluster.json     the master's address and the processes; there while the cluster is up
+      cluster.json     the master's address and the processes of this machine; there while they are up
       master.log, worker-1.log, ...
       work             what executors write
       recovery         the Master's state: after a restart it knows its applications and Workers again
 
-Everything listens on the loopback address only.
+Each process listens on one address, which is the loopback address unless another one is given.
 """
 
 import contextlib
+import errno
 import os
 import re
 import select
@@ -18,7 +19,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +28,7 @@ import msgspec
 from culver.disk import write_whole
 from culver.errors import Conflict, InvalidConfiguration, Unavailable, counted
 from culver.pipeline.spark import java
+from culver.pipeline.spark.session_settings import address_towards, check_master, trouble_with
 
 HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -41,6 +43,8 @@ _OPTIONS = (
     "-Dspark.deploy.maxExecutorRetries=-1",
     "-Dspark.deploy.recoveryMode=FILESYSTEM",
 )
+# Nobody submits programs over HTTP, which would be one more port open to everybody.
+_MASTER_OPTIONS = ("-Dspark.master.rest.enabled=false",)
 _MASTER_IS_UP = "I have been elected leader"
 _WORKER_IS_UP = "Successfully registered with master"
 
@@ -88,17 +92,34 @@ class ProcessRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerShare:
+    """What a Worker gives of its machine to executors, and where it listens. Its port is any free one: no other
+    machine connects to a Worker."""
+
+    cores: int
+    memory: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What `cluster.json` says about a cluster that is up."""
+    """What `cluster.json` says about the processes of a machine that are up."""
 
     master_url: str
     processes: tuple[ProcessRecord, ...]
-    cores: int = 1
-    memory: str = "1g"
+    shares: dict[str, WorkerShare] = field(default_factory=dict)
+    """Of each Worker, by its role."""
+    machine: str = field(default_factory=socket.gethostname)
 
     @property
     def running(self) -> list[ProcessRecord]:
         return [process for process in self.processes if process.running]
+
+    def host_of(self, role: str) -> str:
+        """Where the process listens."""
+        if role in self.shares:
+            return self.shares[role].host
+        return self.master_url.removeprefix("spark://").rpartition(":")[0]
 
 
 class StandaloneCluster:
@@ -112,40 +133,52 @@ class StandaloneCluster:
         return self._directory / "cluster.json"
 
     def state(self) -> ClusterState | None:
-        """None where no cluster was started, or it was taken down."""
+        """None where nothing was started, or it was taken down. Raises Conflict where another machine has started it,
+        which knows its processes."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=ClusterState)
+            state = msgspec.json.decode(self._path.read_bytes(), type=ClusterState)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as exc:
             raise InvalidConfiguration(f"cannot read {self._path}: {exc}") from exc
+        if state.machine != socket.gethostname():
+            raise Conflict(
+                f"the processes in {self._path} are those of the machine {state.machine}: go there, or give another "
+                "directory here"
+            )
+        return state
 
     def up(
-        self, workers: int, cores: int, memory: str, port: int, progress: Callable[[str], None]
+        self,
+        workers: int,
+        cores: int,
+        memory: str,
+        port: int,
+        progress: Callable[[str], None],
+        *,
+        host: str = HOST,
     ) -> ClusterState:
-        """Start it and wait until every Worker is registered; if that fails, stop what was started.
+        """Start a Master and Workers, all on `host`, and wait until every Worker is registered; if that fails, stop
+        what was started.
 
-        Raises Conflict if it is up already or the port is taken, InvalidConfiguration without Java, Unavailable if
-        a process does not start."""
+        Raises Conflict if it is up already or the port is taken, InvalidConfiguration without Java or for an address
+        that this machine does not have, Unavailable if a process does not start."""
         found = self.state()
         if found is not None and found.running:
             raise Conflict(f"a cluster is up already: {found.master_url}; `culver cluster down` stops it")
         java.find_java()
-        port = _usable(port)
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self._directory / "work").mkdir(exist_ok=True)
-        except OSError as exc:
-            raise InvalidConfiguration(f"cannot use {self._directory}: {exc.strerror}") from exc
-        state = ClusterState(f"spark://{HOST}:{port}", (), cores, memory)
+        port = _usable(host, port)
+        self._make_directory()
+        state = ClusterState(f"spark://{host}:{port}", ())
         shutil.rmtree(self._recovery, ignore_errors=True)
         try:
             progress("starting the Master")
             state = self._start(state, "master")
             self._wait_for(state.processes[-1])
-            progress(f"starting {counted(workers, 'Worker')}")
+            if workers:
+                progress(f"starting {counted(workers, 'Worker')}")
             for number in range(1, workers + 1):
-                state = self._start(state, f"worker-{number}")
+                state = self._add_worker(state, f"worker-{number}", WorkerShare(cores, memory, host))
             for process in state.processes[1:]:
                 self._wait_for(process)
         except BaseException:
@@ -153,15 +186,63 @@ class StandaloneCluster:
             raise
         return state
 
+    def join(
+        self,
+        master_url: str,
+        cores: int,
+        memory: str,
+        progress: Callable[[str], None],
+        *,
+        host: str | None = None,
+    ) -> ClusterState:
+        """Start one more Worker for a Master, here or on another machine, and wait until it is registered. Without
+        `host`, it listens on the address from which this machine reaches the Master.
+
+        Raises as `up` does, and Conflict if the directory has running processes of another cluster, Unavailable if
+        no Master answers."""
+        check_master(master_url)
+        if not master_url.startswith("spark://"):
+            raise InvalidConfiguration(
+                f"{master_url!r} is not a Master of Spark that Workers can join; it is spark://HOST:PORT"
+            )
+        found = self.state()
+        if found is None or not found.running:
+            found = ClusterState(master_url, ())
+        elif found.master_url != master_url:
+            raise Conflict(
+                f"{self._directory} has processes of {found.master_url}; give another directory, or stop them with "
+                "`culver cluster down`"
+            )
+        java.find_java()
+        if (trouble := trouble_with(master_url)) is not None:
+            raise Unavailable(trouble)
+        host = host or address_towards(master_url) or HOST
+        _usable(host, 0)
+        self._make_directory()
+        role = f"worker-{1 + max((int(each.partition('-')[2]) for each in found.shares), default=0)}"
+        progress(f"starting {role}")
+        state = self._add_worker(found, role, WorkerShare(cores, memory, host))
+        try:
+            self._wait_for(state.processes[-1])
+        except BaseException:
+            _stop(state.processes[-1])
+            self._record(found)
+            raise
+        return state
+
+    def _make_directory(self) -> None:
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._directory / "work").mkdir(exist_ok=True)
+        except OSError as exc:
+            raise InvalidConfiguration(f"cannot use {self._directory}: {exc.strerror}") from exc
+
     def down(self) -> list[ProcessRecord]:
-        """Stop the processes that `up` started, and no others; returns those that still ran."""
+        """Stop the processes that `up` and `join` started, and no others; returns those that still ran."""
         state = self.state()
         if state is None:
             return []
-        stopped = [process for process in reversed(state.processes) if process.stop(_STOP_SECONDS)]
-        for process in state.processes:
-            with contextlib.suppress(ChildProcessError):  # another command started it
-                os.waitpid(process.pid, os.WNOHANG)
+        stopped = [process for process in reversed(state.processes) if _stop(process)]
         self._path.unlink(missing_ok=True)
         return stopped
 
@@ -170,20 +251,24 @@ class StandaloneCluster:
         return self._directory / "recovery"
 
     def _command(self, state: ClusterState, role: str) -> list[str]:
-        arguments = ["--host", HOST, "--webui-port", "0"]
+        arguments = ["--host", state.host_of(role), "--webui-port", "0"]
         if role == "master":
             arguments += ["--port", state.master_url.rpartition(":")[2]]
-            options = (*_OPTIONS, f"-Dspark.deploy.recoveryDirectory={self._recovery}")
+            options = (*_OPTIONS, *_MASTER_OPTIONS, f"-Dspark.deploy.recoveryDirectory={self._recovery}")
             return java.command("org.apache.spark.deploy.master.Master", arguments, options)
-        arguments += ["--cores", str(state.cores), "--memory", state.memory]
+        share = state.shares[role]
+        arguments += ["--cores", str(share.cores), "--memory", share.memory]
         arguments += ["--work-dir", str(self._directory / "work"), state.master_url]
         return java.command("org.apache.spark.deploy.worker.Worker", arguments, _OPTIONS)
+
+    def _add_worker(self, state: ClusterState, role: str, share: WorkerShare) -> ClusterState:
+        return self._start(replace(state, shares={**state.shares, role: share}), role)
 
     def _start(self, state: ClusterState, role: str) -> ClusterState:
         java.use_this_python()
         home = java.spark_home()
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": _scala_version(home)}
-        environment["SPARK_LOCAL_IP"] = HOST
+        environment["SPARK_LOCAL_IP"] = state.host_of(role)
         command = self._command(state, role)
         log = os.open(self._log(role), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -202,8 +287,11 @@ class StandaloneCluster:
             os.close(log)
         others = (process for process in state.processes if process.role != role)
         state = replace(state, processes=(*others, ProcessRecord.of(role, pid)))
-        write_whole(self._path, [msgspec.json.format(msgspec.json.encode(state), indent=1)], durable=False)
+        self._record(state)
         return state
+
+    def _record(self, state: ClusterState) -> None:
+        write_whole(self._path, [msgspec.json.format(msgspec.json.encode(state), indent=1)], durable=False)
 
     def _wait_for(self, process: ProcessRecord) -> None:
         text = _MASTER_IS_UP if process.role == "master" else _WORKER_IS_UP
@@ -221,15 +309,37 @@ class StandaloneCluster:
         return self._directory / f"{role}.log"
 
 
-def _usable(port: int) -> int:
-    """The port, or any free one for 0. Raises Conflict where another process listens on it."""
+def _stop(process: ProcessRecord) -> bool:
+    """Returns whether there was something to stop."""
+    stopped = process.stop(_STOP_SECONDS)
+    with contextlib.suppress(ChildProcessError):  # another command started it
+        os.waitpid(process.pid, os.WNOHANG)
+    return stopped
+
+
+def _usable(host: str, port: int) -> int:
+    """The port, or any free one for 0. Raises InvalidConfiguration where this machine does not have the address, and
+    Conflict where another process listens there."""
+    if host in ("", "0.0.0.0"):
+        raise InvalidConfiguration(
+            "give the host by which other machines reach this one, not every address", field="host"
+        )
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
+        except socket.gaierror as exc:
+            raise InvalidConfiguration(
+                f"the host {host!r} has no IPv4 address ({exc.strerror})", field="host"
+            ) from exc
         except OSError as exc:
+            if exc.errno == errno.EADDRNOTAVAIL:
+                raise InvalidConfiguration(
+                    f"the host {host} is not an address of this machine; `ip address` lists those that it has",
+                    field="host",
+                ) from exc
             raise Conflict(
-                f"port {port} is taken ({exc.strerror}); give another, or 0 for any free one"
+                f"port {port} of {host} is taken ({exc.strerror}); give another, or 0 for any free one"
             ) from exc
         found: int = probe.getsockname()[1]
         return found
