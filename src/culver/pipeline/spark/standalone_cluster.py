@@ -261,13 +261,14 @@ class StandaloneCluster:
         arguments = ["--host", state.host_of(role), "--webui-port", "0"]
         if role == "master":
             arguments += ["--port", state.master_url.rpartition(":")[2]]
-            options = (*_OPTIONS, *_MASTER_OPTIONS, f"-Dspark.deploy.recoveryDirectory={self._recovery}")
-            return java.command("org.apache.spark.deploy.master.Master", arguments, options)
+            recovery = f"-Dspark.deploy.recoveryDirectory={self._recovery}"
+            return java.command(
+                "org.apache.spark.deploy.master.Master", arguments, (*_OPTIONS, *_MASTER_OPTIONS, recovery)
+            )
         share = state.shares[role]
         arguments += ["--cores", str(share.cores), "--memory", share.memory]
         arguments += ["--work-dir", str(self._directory / "work"), state.master_url]
-        options = (*_OPTIONS, *_WORKER_OPTIONS)
-        return java.command("org.apache.spark.deploy.worker.Worker", arguments, options)
+        return java.command("org.apache.spark.deploy.worker.Worker", arguments, (*_OPTIONS, *_WORKER_OPTIONS))
 
     def _add_worker(self, state: ClusterState, role: str, share: WorkerShare) -> ClusterState:
         return self._start(replace(state, shares={**state.shares, role: share}), role)
