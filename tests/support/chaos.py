@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import numpy as np
 import psutil
 
 from culver.pipeline import StandaloneCluster
+from support.mailbox_audit import Audit
 from support.mailbox_reader import MailboxReader
 from support.numbered import Journal, some_filters
 from support.service import Service
@@ -289,39 +289,30 @@ class Chaos:
                 assert state is not None
                 return [psutil.Process(item.pid) for item in state.running if item.role.startswith(kind)]
             case "executor":
-                return _children(self._find("worker", service), "CoarseGrainedExecutorBackend")
+                return children_with(self._find("worker", service), "CoarseGrainedExecutorBackend")
             case "daemon":
-                return _children(self._find("executor", service), "culver.pipeline.spark.worker_daemon")
+                return children_with(self._find("executor", service), "culver.pipeline.spark.worker_daemon")
             case "python-worker":
-                return _children(self._find("daemon", service), "culver.pipeline.spark.worker_daemon")
+                return children_with(self._find("daemon", service), "culver.pipeline.spark.worker_daemon")
             case "driver":
-                return _children([psutil.Process(service.process.pid)], "culver.pipeline.spark.driver")
+                return children_with([psutil.Process(service.process.pid)], "culver.pipeline.spark.driver")
             case "driver-jvm":
-                return _children(self._find("driver", service), "SparkSubmit")
+                return children_with(self._find("driver", service), "SparkSubmit")
             case _:
-                return _children(self._find("driver-jvm", service), "python")
+                return children_with(self._find("driver-jvm", service), "python")
 
     # --- checking -------------------------------------------------------------------------------------
 
     def _check(self, reader: MailboxReader) -> None:
         journal, report = Journal.read(self._journal), self._report
         report.acknowledged, report.unknown = len(journal.acknowledged), len(journal.unknown)
-        assert len(np.unique(journal.offsets)) == len(journal.offsets), "two events have one position"
-        for mailbox, wanted in zip(reader.mailboxes, self._filters, strict=True):
-            required, possible = wanted.matching(journal.acknowledged), wanted.matching(journal.unknown)
-            numbers = np.array(list(mailbox.numbers.values()), np.int64)
-            got = np.unique(numbers)
-            missing = np.setdiff1d(required, got)
-            report.deliveries += len(numbers)
-            report.duplicated += len(numbers) - len(got) + mailbox.repeated
-            report.lost += len(missing)
-            report.foreign += len(np.setdiff1d(got, np.concatenate([required, possible])))
-            if len(missing):
-                at = journal.offsets[np.searchsorted(journal.acknowledged, missing[:5])].tolist()
-                self._say(f"{wanted.text!r} lost {len(missing)}, the first at offsets {at}; {mailbox.gaps}")
+        audit = Audit.of(reader.mailboxes, self._filters, journal, self._say)
+        report.deliveries, report.lost = audit.deliveries, audit.lost
+        report.duplicated, report.foreign = audit.duplicated, audit.foreign
 
 
-def _children(parents: list[psutil.Process], word: str) -> list[psutil.Process]:
+def children_with(parents: list[psutil.Process], word: str) -> list[psutil.Process]:
+    """The children that have the word in their command lines."""
     found = []
     for parent in parents:
         with contextlib.suppress(psutil.NoSuchProcess):

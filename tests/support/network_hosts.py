@@ -80,6 +80,11 @@ class NetworkHosts:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
+    def listening(self, name: str) -> set[str]:
+        """The addresses on which anything on the host accepts connections."""
+        places = [line.split()[3] for line in self.run(name, ["ss", "-Htln"]).splitlines()]
+        return {place.rpartition(":")[0].strip("[]").removeprefix("::ffff:") for place in places}
+
     def cut(self, name: str) -> None:
         """The host's cable is pulled: whoever sends to it or waits for it hears nothing."""
         self._ip("switch", "link", "set", f"to-{name}", "down")

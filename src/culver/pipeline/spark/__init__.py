@@ -18,7 +18,7 @@ In reading order: spark_engine, driver, log_source; then what each needs:
     java              the command line of a Spark process, and the driver's virtual machine
     class_archive     an archive of loaded classes, which halves the machine's start
     worker_daemon     forks Python workers that have loaded everything
-    standalone_cluster  a cluster on this machine
+    standalone_cluster  a Master and Workers as processes of this machine
 
 Spark moves ranges of the log and index versions, never events: workers map the log and the index, and write
 notification files where they are made. This is the only package that imports pyspark.

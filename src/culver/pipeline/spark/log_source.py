@@ -90,8 +90,6 @@ def start_query(
     session = SparkSession.builder.getOrCreate()
     progress("starting the streaming query")
     session.dataSource.register(LogSource)
-    # Executors log as the driver does, but hear of its level by this call only.
-    context.setLogLevel(context.getConf().get("spark.log.level", "WARN"))
     query = (
         session.readStream.format("culver-log")
         .option("data_dir", options["data_dir"])

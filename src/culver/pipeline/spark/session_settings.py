@@ -53,8 +53,6 @@ _CLUSTER_SETTINGS = {
     "spark.network.timeout": "30s",
     "spark.network.timeoutInterval": "10s",
     "spark.executor.heartbeatInterval": "5s",
-    # Else executors write a dozen lines for each task, several gigabytes a day.
-    "spark.executor.syncLogLevel.enabled": "true",
 }
 
 

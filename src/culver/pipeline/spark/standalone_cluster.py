@@ -45,6 +45,13 @@ _OPTIONS = (
 )
 # Nobody submits programs over HTTP, which would be one more port open to everybody.
 _MASTER_OPTIONS = ("-Dspark.master.rest.enabled=false",)
+# An executor writes a dozen lines for each task, several gigabytes a day, whatever the level of the driver's log.
+_WORKER_OPTIONS = (
+    "-Dspark.executor.logs.rolling.strategy=size",
+    f"-Dspark.executor.logs.rolling.maxSize={16 * 1024 * 1024}",
+    "-Dspark.executor.logs.rolling.maxRetainedFiles=3",
+    "-Dspark.worker.cleanup.enabled=true",
+)
 _MASTER_IS_UP = "I have been elected leader"
 _WORKER_IS_UP = "Successfully registered with master"
 
@@ -254,12 +261,14 @@ class StandaloneCluster:
         arguments = ["--host", state.host_of(role), "--webui-port", "0"]
         if role == "master":
             arguments += ["--port", state.master_url.rpartition(":")[2]]
-            options = (*_OPTIONS, *_MASTER_OPTIONS, f"-Dspark.deploy.recoveryDirectory={self._recovery}")
-            return java.command("org.apache.spark.deploy.master.Master", arguments, options)
+            recovery = f"-Dspark.deploy.recoveryDirectory={self._recovery}"
+            return java.command(
+                "org.apache.spark.deploy.master.Master", arguments, (*_OPTIONS, *_MASTER_OPTIONS, recovery)
+            )
         share = state.shares[role]
         arguments += ["--cores", str(share.cores), "--memory", share.memory]
         arguments += ["--work-dir", str(self._directory / "work"), state.master_url]
-        return java.command("org.apache.spark.deploy.worker.Worker", arguments, _OPTIONS)
+        return java.command("org.apache.spark.deploy.worker.Worker", arguments, (*_OPTIONS, *_WORKER_OPTIONS))
 
     def _add_worker(self, state: ClusterState, role: str, share: WorkerShare) -> ClusterState:
         return self._start(replace(state, shares={**state.shares, role: share}), role)
