@@ -12,7 +12,7 @@ from culver.client.link import Link, subscription_path
 from culver.client.receiving.received_messages import HistoryEvent
 from culver.client.row_pieces import ARROW_STREAM
 from culver.errors import InvalidRequest
-from culver.messages import Acknowledgement, GapItem, LoggedEvents, LogRange, MailboxPart
+from culver.messages import Acknowledgement, GapItem, LogRange, MailboxPart, StoredEvents
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +69,7 @@ class LogCalls(ABC):
         stop = min(await self._offset_of(end, until, bounds.next_offset), bounds.next_offset)
         while at < stop:
             page = await self._open_link().ask(
-                LoggedEvents, "GET", "/v1/log/events", **_range(at, stop, 1_000), filter=filter_text
+                StoredEvents, "GET", "/v1/log/events", **_range(at, stop, 1_000), filter=filter_text
             )
             for event in page.events:
                 yield HistoryEvent(event.event, event.offset, event.received)

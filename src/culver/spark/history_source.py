@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from culver.client import LogTable, SyncClient
 from culver.errors import DataLoss, RequestRefused
 from culver.spark.event_columns import EventColumns
-from culver.spark.site_link import SiteLink
+from culver.spark.site_access import SiteAccess
 from culver.spark.source_options import HistoryOptions, history_options
 
 _PAGE_EVENTS = 10_000
@@ -43,7 +43,7 @@ class HistoryReader(DataSourceReader):
     def __init__(self, options: HistoryOptions, columns: EventColumns) -> None:
         self._options = options
         self._columns = columns
-        self._link = SiteLink(options.url, options.wait_seconds)
+        self._link = SiteAccess(options.url, options.wait_seconds)
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
