@@ -44,11 +44,11 @@ def main(directory: Path) -> None:
     query.awaitTermination()
     stored = spark.read.schema(alerts.schema).parquet(str(directory / "alerts")).orderBy("offset")
     for row in stored.collect():
-        print(row.offset, row.symbol, row.price)
+        print(row.offset, row.symbol, row.price)  # noqa: T201
 
     history = spark.read.format("culver").schema("symbol STRING, price DOUBLE").option("url", url).load()
     for row in history.groupBy("symbol").agg(highest("price").alias("price")).orderBy("symbol").collect():
-        print(row.symbol, row.price)
+        print(row.symbol, row.price)  # noqa: T201
     spark.stop()
 
 

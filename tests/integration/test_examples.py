@@ -71,7 +71,7 @@ def test_the_spark_job_reads_alerts_and_history(site: FakeSite, tmp_path: Path) 
     with site_in_thread(site) as url, SyncClient(url) as client:
         client.create_subscription("price > 20", id="dear")
         client.publish([{"symbol": "XYZ", "price": 21.5}, {"symbol": "ABC", "price": 3}])
-        command = [sys.executable, EXAMPLES / "spark_source.py", tmp_path]
+        command = [sys.executable, str(EXAMPLES / "spark_source.py"), str(tmp_path)]
         done = subprocess.run(
             command,
             env={**os.environ, "CULVER_URL": url},

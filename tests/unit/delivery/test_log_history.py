@@ -58,7 +58,7 @@ def test_pages_together_are_what_matches(
 ) -> None:
     text = None if above is None else f"n > {above}"
     expected = [n for n in range(*span) if above is None or n > above]
-    assert walked(filled, *span, limit, text) == expected
+    assert walked(filled, span[0], span[1], limit, text) == expected
 
 
 @settings(max_examples=60, deadline=None)
