@@ -59,7 +59,8 @@ class HistoryReader(DataSourceReader):
         if options.filter is not None:  # a filter with an error is refused before tasks start
             self._link.ask(partial(self._page, start, start))
         size = options.events_per_partition
-        return [LogPart(at, min(at + size, end)) for at in range(start, end, size)]
+        # Without any partition, Spark reads one of its own making.
+        return [LogPart(at, min(at + size, end)) for at in range(start, end, size)] or [LogPart(end, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogPart)
