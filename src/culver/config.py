@@ -64,6 +64,7 @@ class LogSettings:
     segment_bytes: int = 64 * 1024 * 1024
     max_pending_events: int = 100_000  # that wait for the group commit; beyond that, publishers wait
     max_pending_bytes: int = 64 * 1024 * 1024
+    retention_seconds: int = 0  # in which events stay though no mailbox needs them
     reserve_bytes: int = 16 * 1024 * 1024  # of disk space, with which a full disk is emptied; 0: none
 
 

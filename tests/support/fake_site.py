@@ -82,6 +82,7 @@ class FakeSite:
         self.stopping = False
         # The ports of other gateways, by the subscriptions that they have.
         self.ports: dict[str, int] = {}
+        self.former: dict[int, Registration] = {}  # by the numbers of those that replaced them
         self.now_us = time.time_ns() // 1000
         self.last_number = 0
         self._predicates: dict[int, Predicate] = {}
@@ -115,6 +116,8 @@ class FakeSite:
         return registration
 
     def matches(self, registration: Registration, offset: int) -> bool:
+        if offset < registration.since and registration.number in self.former:
+            return self.matches(self.former[registration.number], offset)
         condition = self._predicates[registration.number].condition
         return offset >= registration.since and evaluate(condition, self.events[offset]) is True
 
@@ -197,7 +200,9 @@ class FakeSubscriptions:
         old = await self.get(str(spec.id))
         if old.durable != spec.durable:
             raise Conflict("a live subscription cannot become durable", field="durable")
-        return self._site.register(spec)
+        registration = self._site.register(spec)
+        self._site.former[registration.number] = old
+        return registration
 
     async def remove(self, subscription: str) -> Registration:
         registration = await self.get(subscription)
@@ -406,7 +411,7 @@ class FakeSession:
         self.closed = False
         if registration.durable:
             acknowledged = site.acknowledged.get(registration.id, -1)
-            self._position = max(registration.since, acknowledged + 1, -1 if after is None else after + 1)
+            self._position = max(acknowledged + 1, -1 if after is None else after + 1)
         else:
             self._position = registration.since
             if after is not None and after + 1 < registration.since:

@@ -2,7 +2,7 @@
 
     python spark_query.py URL SUBSCRIPTION DIRECTORY [OPTION=VALUE ...]
 
-`DIRECTORY/out` gets the rows as Parquet, and `DIRECTORY/checkpoint` is the query's. Prints a line when the query runs.
+`DIRECTORY/out` gets the rows as Parquet, and `DIRECTORY/checkpoint` is the query's.
 """
 
 import os
@@ -39,7 +39,6 @@ def main(url: str, subscription: str, directory: str, *options: str) -> None:
         .option("checkpointLocation", str(root / "checkpoint"))
         .start()
     )
-    print("running", flush=True)
     query.awaitTermination()
 
 

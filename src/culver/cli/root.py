@@ -21,6 +21,7 @@ _COMMANDS = {
     ),
     "pub": ("cli.commands.pub:pub", "Publish one event, or a stream of them from standard input."),
     "sub": ("cli.commands.sub:sub", "Subscribe to a filter and print its events as they come."),
+    "log": ("cli.commands.log_command:log", "Print events that a site still has in its log."),
     "subs": ("cli.commands.subs:subs", "List, show, add and remove durable subscriptions."),
     "top": ("cli.commands.top:top", "Show what a site's pipeline does, live, until Ctrl-C."),
     "slices": ("cli.commands.slice_commands:slices", "List, add and remove slices of a site's index."),

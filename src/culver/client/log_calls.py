@@ -12,7 +12,7 @@ from culver.client.link import Link, subscription_path
 from culver.client.receiving.received_messages import HistoryEvent
 from culver.client.row_pieces import ARROW_STREAM
 from culver.errors import InvalidRequest
-from culver.messages import Acknowledgement, GapItem, LoggedEvents, LogRange, MailboxPart
+from culver.messages import Acknowledgement, GapItem, LogRange, MailboxPart, StoredEvents
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,9 +67,9 @@ class LogCalls(ABC):
         bounds = await self.log()
         at = await self._offset_of(start, since, bounds.first_offset)
         stop = min(await self._offset_of(end, until, bounds.next_offset), bounds.next_offset)
-        while at < stop:
+        while True:
             page = await self._open_link().ask(
-                LoggedEvents, "GET", "/v1/log/events", **_range(at, stop, 1_000), filter=filter_text
+                StoredEvents, "GET", "/v1/log/events", **_range(at, max(at, stop), 1_000), filter=filter_text
             )
             for event in page.events:
                 yield HistoryEvent(event.event, event.offset, event.received)
@@ -77,6 +77,8 @@ class LogCalls(ABC):
                 logger.warning("events from offset %d up to %d are damaged in the log", gap.start, gap.end)
                 self._count_gap()
             at = page.next
+            if at >= stop:
+                return
 
     async def log_table(
         self,

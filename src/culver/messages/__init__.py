@@ -79,14 +79,14 @@ from culver.messages.http_messages import (
     Warnings as Warnings,
 )
 from culver.messages.log_messages import (
-    LoggedEvent as LoggedEvent,
-    LoggedEvents as LoggedEvents,
     LogPageQuery as LogPageQuery,
     LogQuery as LogQuery,
     LogRange as LogRange,
     MailboxPageQuery as MailboxPageQuery,
     MailboxPart as MailboxPart,
     MailboxQuery as MailboxQuery,
+    StoredEvent as StoredEvent,
+    StoredEvents as StoredEvents,
 )
 from culver.messages.overlay_status import (
     AdvertisementStatus as AdvertisementStatus,

@@ -49,7 +49,7 @@ class LogPageQuery(MailboxPageQuery, frozen=True, kw_only=True):
     filter: Filter | None = None
 
 
-class LoggedEvent(Struct, frozen=True):
+class StoredEvent(Struct, frozen=True):
     """An event of the log, and when the site received it."""
 
     offset: Offset
@@ -57,11 +57,11 @@ class LoggedEvent(Struct, frozen=True):
     event: EventObject
 
 
-class LoggedEvents(Struct, frozen=True, kw_only=True):
+class StoredEvents(Struct, frozen=True, kw_only=True):
     """Events in the order of the log. A page may have few events or none before the end: read on at `next`. Events of
     the gaps are missing."""
 
-    events: list[LoggedEvent]
+    events: list[StoredEvent]
     next: _Next
     gaps: list[GapItem]
 

@@ -129,7 +129,7 @@ class RunningSite:
         await parts.catalogue.forget(finished.numbers, finished.blocks)
         needed = min(hub.frontier, hub.needed_from(), group.needed_from())
         needed = self.overlay.needed_from(needed)
-        await asyncio.to_thread(parts.log.trim, needed)
+        await asyncio.to_thread(self._trim, needed, now_us)
         await parts.catalogue.retire(hub.mailboxes.index_version)
         if parts.reserve.spent:
             await asyncio.to_thread(parts.reserve.restore)
@@ -139,6 +139,13 @@ class RunningSite:
         parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
         if parts.clock_file.is_due(now_us):
             await asyncio.to_thread(parts.clock_file.write, now_us)
+
+    def _trim(self, needed: int, now_us: int) -> None:
+        """Let go of what no mailbox needs, and history does not have to keep. A full disk has no room for history."""
+        log, keep_seconds = self._parts.log, self.settings.log.retention_seconds
+        if keep_seconds and not self._parts.reserve.spent:
+            needed = min(needed, log.offset_at(now_us - keep_seconds * 1_000_000))
+        log.trim(needed)
 
     def _sync_seals(self) -> None:
         # Nobody waits for this: a seal proves more after a power cut if it is on disk, and is not needed otherwise.

@@ -139,7 +139,8 @@ def _integers(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _whole_reals(values: pa.Array, target: pa.DataType) -> pa.Array:
-    is_whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), _BEYOND))
+    within = pc.and_(pc.greater_equal(values, -_BEYOND), pc.less(values, _BEYOND))
+    is_whole = pc.and_(pc.equal(pc.floor(values), values), within)
     whole = pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64(), safe=False)
     return _integers(whole, target)
 

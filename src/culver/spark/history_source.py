@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from culver.client import LogTable, SyncClient
 from culver.errors import DataLoss, RequestRefused
 from culver.spark.event_columns import EventColumns
-from culver.spark.site_link import SiteLink
+from culver.spark.site_access import SiteAccess
 from culver.spark.source_options import HistoryOptions, history_options
 
 _PAGE_EVENTS = 10_000
@@ -43,7 +43,7 @@ class HistoryReader(DataSourceReader):
     def __init__(self, options: HistoryOptions, columns: EventColumns) -> None:
         self._options = options
         self._columns = columns
-        self._link = SiteLink(options.url, options.wait_seconds)
+        self._link = SiteAccess(options.url, options.wait_seconds)
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
@@ -59,7 +59,8 @@ class HistoryReader(DataSourceReader):
         if options.filter is not None:  # a filter with an error is refused before tasks start
             self._link.ask(partial(self._page, start, start))
         size = options.events_per_partition
-        return [LogPart(at, min(at + size, end)) for at in range(start, end, size)]
+        # Without any partition, Spark reads one of its own making.
+        return [LogPart(at, min(at + size, end)) for at in range(start, end, size)] or [LogPart(end, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogPart)

@@ -39,10 +39,11 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     """Raises InvalidConfiguration with the name of the option as `field`."""
     options = _Given(given, _STREAM_OPTIONS)
     subscription, filter_text = options.text("subscription"), options.text("filter")
+    common = _common(options, per_partition=10_000, fail_on_data_loss=subscription is not None)
     if (subscription is None) == (filter_text is None):
         raise _wrong("subscription", "give either subscription (durable) or filter (live)")
     return StreamOptions(
-        **_common(options, per_partition=10_000, fail_on_data_loss=subscription is not None),
+        **common,
         subscription=subscription,
         max_events_per_batch=options.count("maxEventsPerBatch", 100_000, 1_000_000),
     )

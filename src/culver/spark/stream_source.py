@@ -30,7 +30,7 @@ from culver.client import LogTable, SyncClient
 from culver.errors import Conflict, DataLoss, RequestRefused
 from culver.messages import GapItem, MailboxPart
 from culver.spark.event_columns import EventColumns
-from culver.spark.site_link import SiteLink
+from culver.spark.site_access import SiteAccess
 from culver.spark.source_options import StreamOptions, stream_options
 
 # So an idle query asks twice a second instead of a hundred times.
@@ -64,7 +64,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions, columns: EventColumns) -> None:
         self._options = options
         self._columns = columns
-        self._link = SiteLink(options.url, options.wait_seconds)
+        self._link = SiteAccess(options.url, options.wait_seconds)
         self._renewed: float | None = None
         self._target: int | None = None  # where a query that reads what is available now ends
 

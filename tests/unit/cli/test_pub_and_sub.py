@@ -400,3 +400,29 @@ def test_a_set_or_a_prefix_takes_no_filter_and_nothing_else(
 ) -> None:
     assert main(["sub", *arguments]) == 2
     assert excess in capsys.readouterr().err
+
+
+# --- log ------------------------------------------------------------------------------------------------
+
+
+def test_log_prints_what_the_site_has(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(4):
+        assert main(["pub", json.dumps({"n": number})]) == 0
+    capsys.readouterr()
+    assert main(["log", "n > 0", "--to", "3"]) == 0
+    assert capsys.readouterr().out == '1  {"n": 1}\n2  {"n": 2}\n'
+    assert main(["log", "--from", "3", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["offset"], record["event"]) == (3, {"n": 3})
+    assert main(["log", "--count", "1", "--since", "2000-01-01", "--until", record["received"]]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["log", "--since", "2000-01-01", "-n", "1"]) == 0
+    assert capsys.readouterr().out == '0  {"n": 0}\n'
+
+
+def test_log_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", "n >"]) == 2
+    assert main(["log", "--since", "yesterday"]) == 2
+    assert "'yesterday' is not a time" in capsys.readouterr().err
+    assert main(["log", "--since", "2000-01-01", "--from", "3"]) == 2
+    assert "not both" in capsys.readouterr().err

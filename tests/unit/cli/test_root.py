@@ -59,7 +59,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ("sbu", "there is no command 'sbu'; did you mean sub?\nTry: culver --help"),
         (
             "xyzzy",
-            "there is no command 'xyzzy'; known: serve, setup, pub, sub, subs, top, slices, overlay, rescue, "
+            "there is no command 'xyzzy'; known: serve, setup, pub, sub, log, subs, top, slices, overlay, rescue, "
             "filter, channels, cluster, demo, bench\nTry: culver --help",
         ),
         ("subs lst", "there is no command 'lst'; did you mean list?\nTry: culver subs --help"),

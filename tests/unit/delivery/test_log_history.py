@@ -12,7 +12,7 @@ from culver.delivery import HistoryPage, LogHistory
 from culver.errors import Gone
 from culver.log.files import FileLog
 from culver.model.language.parser import parse
-from support.logs import SMALL_SEGMENTS, batch, last_segment, records_of
+from support.logs import SMALL_SEGMENTS, batch, damage_record, last_segment, records_of
 from support.memory_log import MemoryLog
 
 
@@ -58,7 +58,7 @@ def test_pages_together_are_what_matches(
 ) -> None:
     text = None if above is None else f"n > {above}"
     expected = [n for n in range(*span) if above is None or n > above]
-    assert walked(filled, *span, limit, text) == expected
+    assert walked(filled, span[0], span[1], limit, text) == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,6 +75,7 @@ def stored(tmp_path: Path) -> Iterator[FileLog]:
     with closing(FileLog.open(tmp_path.as_uri(), SMALL_SEGMENTS)) as log:
         for start in range(0, 400, 10):
             log.append([batch(start, 10, received_us=start)])
+        log._recent = ()
         yield log
 
 
@@ -82,9 +83,7 @@ def damage_last_segment(directory: Path) -> tuple[int, int]:
     """Spoil the second record of the last segment; returns the offsets of its events."""
     path = last_segment(directory)
     record = records_of(path)[1]
-    with path.open("r+b") as file:
-        file.seek(record.end_position - 12)
-        file.write(b"spoilt")
+    damage_record(path, record, "body")
     return record.offset, record.end_offset
 
 

@@ -1,6 +1,7 @@
 """Reading by offset over HTTP, as JSON and as Arrow."""
 
 import asyncio
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -65,7 +66,7 @@ def test_attributes_are_columns_of_arrow_by_kind() -> None:
     async def scenario() -> None:
         async with memory_client(FakeSite()) as client:
             await fill(client)
-            query = {"from": 0, "attribute": ["n", "price", "at", "none"], "include": "both"}
+            query: dict[str, Any] = {"from": 0, "attribute": ["n", "price", "at", "none"], "include": "both"}
             answer = await client.get("/v1/log/events", params=query, headers=ARROW)
             check_answer(answer)
             with pa.ipc.open_stream(answer.content) as reader:

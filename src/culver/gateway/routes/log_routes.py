@@ -31,14 +31,14 @@ from culver.gateway.routes.set_routes import ARROW_STREAM
 from culver.gateway.routes.subscription_routes import durable_registration, parse_filter
 from culver.messages import (
     GapItem,
-    LoggedEvent,
-    LoggedEvents,
     LogPageQuery,
     LogQuery,
     LogRange,
     MailboxPageQuery,
     MailboxPart,
     MailboxQuery,
+    StoredEvent,
+    StoredEvents,
 )
 from culver.model.columns import PAYLOAD, RECEIVED, attribute, attributes, received_times
 from culver.model.timestamps import parse_timestamp
@@ -49,7 +49,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 operations = Operations("log", "Reading by offset")
 _PAGE: dict[str, Any] = {
     "answer": {
-        JSON: {"schema": {"$ref": "#/components/schemas/LoggedEvents"}},
+        JSON: {"schema": {"$ref": "#/components/schemas/StoredEvents"}},
         ARROW_STREAM: {
             "schema": {
                 "type": "string",
@@ -57,7 +57,7 @@ _PAGE: dict[str, Any] = {
             }
         },
     },
-    "messages": (LoggedEvents,),
+    "messages": (StoredEvents,),
     "result": "Events in the order of the log",
 }
 
@@ -209,10 +209,10 @@ def _json(page: HistoryPage, gaps: Sequence[GapItem]) -> bytes:
         strict=True,
     )
     events = [
-        LoggedEvent(offset, _EPOCH + timedelta(microseconds=received), msgspec.Raw(payload))
+        StoredEvent(offset, _EPOCH + timedelta(microseconds=received), msgspec.Raw(payload))
         for offset, received, payload in rows
     ]
-    return encode(LoggedEvents(events=events, next=page.next, gaps=list(gaps)))
+    return encode(StoredEvents(events=events, next=page.next, gaps=list(gaps)))
 
 
 def _arrow(query: MailboxPageQuery, page: HistoryPage, gaps: Sequence[GapItem]) -> bytes:

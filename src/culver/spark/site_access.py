@@ -18,7 +18,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 logger = logging.getLogger(__name__)
 
 
-class SiteLink:
+class SiteAccess:
     """Small, and sent to the workers; the client stays in its process. `wait_seconds` is how long a site may be away,
     stopping or too busy before a question fails."""
 
@@ -42,7 +42,7 @@ class SiteLink:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def close_links() -> None:
+def close_clients() -> None:
     """Close the clients of this process. Spark's processes just end."""
     while _open:
         _open.pop().close()
