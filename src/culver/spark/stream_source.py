@@ -71,8 +71,9 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- beside the driver ---
 
     def initialOffset(self) -> Offset:  # noqa: N802
+        # Spark asks for this more than once, and again for a first batch that it repeats, so it must not differ.
         if self._options.subscription is None:
-            return self._begin_live()
+            return {"subscription": None, "offset": 0}
         part = self._link.ask(lambda client: client.mailbox(self._named(), limit=1))
         return {"subscription": self._named(), "offset": part.acknowledged}
 
@@ -86,6 +87,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Waits a little for deliveries. Behind the last one that there is, the offset stays where it is, however
         many other events are published."""
         self._check_subscription(start)
+        if start["subscription"] is None:
+            return self._begin_live()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_events_per_batch
         while self._target is None or start["offset"] < self._target:
             try:
@@ -107,7 +110,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         self._check_subscription(start)
         if start["subscription"] != end["subscription"]:
-            return []  # the live subscription before that had expired
+            return []  # a live query has begun, or begun again
         ranges: list[InputPartition] = []
         at, last = start["offset"], end["offset"]
         while at < last:
