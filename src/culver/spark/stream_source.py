@@ -100,6 +100,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except RequestRefused as exc:
                 return self._begin_again(start, exc)
             self._report(part.gaps)
+            if part.complete < start["offset"]:
+                self._check_log(start)
             if part.end > start["offset"] and (part.count or part.gaps):
                 return {**start, "offset": part.end}
             if self._target is None or part.complete >= self._target:
@@ -175,6 +177,15 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the checkpoint belongs to subscription {start['subscription']!r}, not {named!r}: use a checkpoint "
                 "of its own for each subscription",
                 field="subscription",
+            )
+
+    def _check_log(self, start: Offset) -> None:
+        """A site that was killed matches its latest events again; one that was restored has other ones to come."""
+        end = self._link.ask(lambda client: client.log()).next_offset
+        if end < start["offset"]:
+            raise DataLoss(
+                f"the log of {self._options.url} ends at offset {end}, before offset {start['offset']} of this query: was "
+                "the site restored from a copy? Begin with a new checkpoint"
             )
 
     def _part(self, subscription: str, start: int, end: int, client: SyncClient) -> MailboxPart:

@@ -166,6 +166,13 @@ def test_a_checkpoint_belongs_to_one_subscription(client: SyncClient) -> None:
     assert caught.value.field == "subscription"
 
 
+def test_a_site_that_went_back_is_noticed(client: SyncClient) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": 0}])
+    with pytest.raises(DataLoss, match="ends at offset 1, before offset 9 of this query"):
+        reader_of(client, subscription="s").latestOffset({"subscription": "s", "offset": 9}, ReadMaxRows(3))
+
+
 def test_a_subscription_that_is_not_there_is_refused_at_once(client: SyncClient) -> None:
     with pytest.raises(RequestRefused) as caught:
         reader_of(client, subscription="nobody").initialOffset()
