@@ -70,7 +70,7 @@ def main(url: str, directory: str) -> None:
         while not any(each.id.startswith("spark-") for each in client.subscriptions()):
             time.sleep(0.1)
         client.publish([{"n": 1000, "text": "live"}, {"n": 1001, "text": "other"}])
-    while not list((out / "checkpoint" / "commits").glob("0")):
+    while not list((out / "checkpoint" / "commits").glob("1")):
         time.sleep(0.1)
     query.stop()
     found["live"] = numbers(spark.read.parquet(str(out / "rows")))

@@ -230,6 +230,12 @@ def test_mailboxes_of_all_gateways_are_complete_after_kills_and_with_another_num
         listed = http.get(f"{urls[2]}/v1/subscriptions").raise_for_status().json()["subscriptions"]
         pending = {each["id"]: each["pending"] for each in listed}
         assert pending.keys() == account.received.keys()
+        for name in account.received:
+            path = f"{urls[0]}/v1/subscriptions/{name}/mailbox"
+            part = http.get(path).raise_for_status().json()
+            query = {"from": part["from"], "to": part["to"], "limit": 10_000}
+            page = http.get(f"{path}/events", params=query).raise_for_status().json()
+            assert part["count"] == len(page["events"]) == pending[name]
 
         gateways = gateway_processes(service)
         service.process.kill()

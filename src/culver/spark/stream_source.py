@@ -71,8 +71,9 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- beside the driver ---
 
     def initialOffset(self) -> Offset:  # noqa: N802
+        # Spark asks for this more than once, and again for a first batch that it repeats, so it must not differ.
         if self._options.subscription is None:
-            return self._begin_live()
+            return {"subscription": None, "offset": 0}
         part = self._link.ask(lambda client: client.mailbox(self._named(), limit=1))
         return {"subscription": self._named(), "offset": part.acknowledged}
 
@@ -86,6 +87,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Waits a little for deliveries. Behind the last one that there is, the offset stays where it is, however
         many other events are published."""
         self._check_subscription(start)
+        if start["subscription"] is None:
+            return self._begin_live()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_events_per_batch
         while self._target is None or start["offset"] < self._target:
             try:
@@ -97,6 +100,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except RequestRefused as exc:
                 return self._begin_again(start, exc)
             self._report(part.gaps)
+            if part.complete < start["offset"]:
+                self._check_log(start)
             if part.end > start["offset"] and (part.count or part.gaps):
                 return {**start, "offset": part.end}
             if self._target is None or part.complete >= self._target:
@@ -107,7 +112,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         self._check_subscription(start)
         if start["subscription"] != end["subscription"]:
-            return []  # the live subscription before that had expired
+            return []  # a live query has begun, or begun again
         ranges: list[InputPartition] = []
         at, last = start["offset"], end["offset"]
         while at < last:
@@ -172,6 +177,15 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the checkpoint belongs to subscription {start['subscription']!r}, not {named!r}: use a checkpoint "
                 "of its own for each subscription",
                 field="subscription",
+            )
+
+    def _check_log(self, start: Offset) -> None:
+        """A site that was killed matches its latest events again; one that was restored has other ones to come."""
+        end = self._link.ask(lambda client: client.log()).next_offset
+        if end < start["offset"]:
+            raise DataLoss(
+                f"the log of {self._options.url} ends at offset {end}, before offset {start['offset']} of this query: "
+                "was the site restored from a copy? Begin with a new checkpoint"
             )
 
     def _part(self, subscription: str, start: int, end: int, client: SyncClient) -> MailboxPart:

@@ -72,24 +72,26 @@ class Query:
 
     def _steps(self) -> Iterator[None]:
         reader = reader_of(self._client, **self._options)
-        if not self.offsets:
-            self.offsets.append(reader.initialOffset())
-            yield
         while True:
-            if len(self.offsets) == self.committed + 1:
+            if len(self.offsets) == self.committed:
                 if self.committed:
                     reader.commit(self.offsets[-1])
                     yield
-                end = reader.latestOffset(self.offsets[-1], ReadMaxRows(random.randint(1, 9)))
+                start = self._start(reader)
+                end = reader.latestOffset(start, ReadMaxRows(random.randint(1, 9)))
                 yield
-                if end == self.offsets[-1]:
+                if end == start:
                     return
                 self.offsets.append(end)
                 yield
-            self.sink[self.committed] = rows_of(reader, *self.offsets[self.committed : self.committed + 2])
+            self.sink[self.committed] = rows_of(reader, self._start(reader), self.offsets[self.committed])
             yield
             self.committed += 1
             yield
+
+    def _start(self, reader: MailboxStreamReader) -> Offset:
+        """Where the batch that is to be committed next begins: Spark keeps no initial offset."""
+        return self.offsets[self.committed - 1] if self.committed else reader.initialOffset()
 
     @property
     def rows(self) -> list[int]:
@@ -162,6 +164,13 @@ def test_a_checkpoint_belongs_to_one_subscription(client: SyncClient) -> None:
     with pytest.raises(Conflict) as caught:
         reader.latestOffset({"subscription": "other", "offset": 3}, ReadMaxRows(3))
     assert caught.value.field == "subscription"
+
+
+def test_a_site_that_went_back_is_noticed(client: SyncClient) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": 0}])
+    with pytest.raises(DataLoss, match="ends at offset 1, before offset 9 of this query"):
+        reader_of(client, subscription="s").latestOffset({"subscription": "s", "offset": 9}, ReadMaxRows(3))
 
 
 def test_a_subscription_that_is_not_there_is_refused_at_once(client: SyncClient) -> None:

@@ -156,6 +156,8 @@ def _waiting(
     """What waits in `[start, end)`. Raises Gone where some of it is acknowledged, and Unavailable where some of it is
     not matched: a site that was killed has to match its latest events again, and would seem to have fewer."""
     _check_order(start, end)
+    if end is not None:
+        limit = max(1, min(limit, end - start))
     waiting = gateway.site.sessions.waiting(registration, start, limit)
     if start <= waiting.cursor:
         raise Gone(
