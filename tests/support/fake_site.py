@@ -39,6 +39,7 @@ from culver.pipeline.engine_totals import (
 from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
 from culver.registry.registry import SetSummary
 from culver.registry.subscription_ids import check_id, check_set_name, new_ids, split_member
+from culver.roles import MOST_SEQUENCE, NumberedPart, PublicationNumbers
 from support.fake_channels import FakeChannels
 from support.fake_overlay import FakeOverlay
 from support.memory_slices import MemorySlices
@@ -61,6 +62,8 @@ class FakeSite:
         self.observation = FakeObservation(self)
         self.ready = True
         self.events: list[Event] = []
+        # The offsets of numbered events, by publisher and sequence.
+        self.numbers: dict[tuple[str, int], int] = {}
         self.registrations: dict[str, Registration] = {}
         self.acknowledged: dict[str, int] = {}
         self.failures: dict[str, Exception] = {}
@@ -126,6 +129,7 @@ class FakeSite:
 class FakePublications:
     def __init__(self, site: FakeSite) -> None:
         self._site = site
+        self._one_at_a_time = asyncio.Lock()
 
     def publish(self, events: Sequence[Event]) -> asyncio.Future[CommitReceipt]:
         return asyncio.create_task(self._publish(events))
@@ -143,6 +147,33 @@ class FakePublications:
                     site.acknowledged[each.id] = offset
         site.wake()
         return CommitReceipt(first, len(site.events))
+
+    def publish_once(
+        self, events: Sequence[Event], numbers: PublicationNumbers
+    ) -> asyncio.Future[list[NumberedPart]]:
+        return asyncio.create_task(self._publish_once(events, numbers))
+
+    async def _publish_once(self, events: Sequence[Event], numbers: PublicationNumbers) -> list[NumberedPart]:
+        if not all(0 <= sequence <= MOST_SEQUENCE for sequence in numbers.sequences):
+            raise InvalidRequest("out of bounds", field="sequence")
+        if sorted(set(numbers.sequences)) != list(numbers.sequences):
+            raise InvalidRequest("they ascend", field="sequence")
+        async with self._one_at_a_time:
+            stored = self._site.numbers
+            keys = [(numbers.publisher, sequence) for sequence in numbers.sequences]
+            for key, event in zip(keys, events, strict=True):
+                if key in stored and self._site.events[stored[key]].payload != event.payload:
+                    raise Conflict("another event", field="sequence")
+            repeats = [key in stored for key in keys]
+            fresh = [event for event, is_repeat in zip(events, repeats, strict=True) if not is_repeat]
+            next_offset = (await self._publish(fresh)).first_offset
+            parts = []
+            for key, is_repeat in zip(keys, repeats, strict=True):
+                if not is_repeat:
+                    stored[key] = next_offset
+                    next_offset += 1
+                parts.append(NumberedPart(stored[key], stored[key] + 1, is_repeat))
+            return parts
 
 
 class FakeSubscriptions:

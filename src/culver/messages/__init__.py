@@ -60,6 +60,7 @@ from culver.messages.http_messages import (
     PollQuery as PollQuery,
     Problem as Problem,
     PublishedMessage as PublishedMessage,
+    PublishQuery as PublishQuery,
     Receipt as Receipt,
     RemovedSet as RemovedSet,
     Replacement as Replacement,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from culver.model import DELIVERY_ID, DURABLE_ID, SET_NAME, SUBSCRIPTION_ID
+from culver.model import DELIVERY_ID, DURABLE_ID, PUBLISHER_ID, SET_NAME, SUBSCRIPTION_ID
 
 # --- values that messages share ---
 
@@ -94,6 +94,35 @@ class _Answer(Struct, frozen=True, kw_only=True):
 # --- publishing ---
 
 
+PublisherId = Annotated[
+    str,
+    Meta(
+        description="The publisher's own id, for publications that it may send again",
+        examples=["pump-7"],
+        extra_json_schema={"pattern": PUBLISHER_ID},
+    ),
+]
+FirstSequence = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=2**63 - 2,
+        description="The number of the first event; those behind it take the following ones",
+        examples=[17],
+    ),
+]
+Repeated = Annotated[
+    int, Meta(ge=0, description="How many of the events were stored before, under the same numbers")
+]
+
+
+class PublishQuery(_Request, frozen=True):
+    """The numbers of the events; without them, what is sent twice is stored twice."""
+
+    publisher: PublisherId | None = None
+    sequence: FirstSequence | None = None
+
+
 class Receipt(Struct, frozen=True):
     """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
 
@@ -103,7 +132,8 @@ class Receipt(Struct, frozen=True):
 
 class AcceptedEvents(Receipt, frozen=True, kw_only=True):
     """The events are on disk. Those of a batch have all offsets of `[first_offset, next_offset)`. Events of other
-    publishers may lie between those of a stream: then `ranges` are its own, in order."""
+    publishers may lie between those of a stream, or of a numbered batch that was stored in parts: then `ranges` are
+    its own, in order. `repeated` is there where the events are numbered."""
 
     accepted: Count
     ranges: (
@@ -113,6 +143,7 @@ class AcceptedEvents(Receipt, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    repeated: Repeated | UnsetType = UNSET
 
 
 # --- subscriptions ---

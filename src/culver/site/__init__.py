@@ -20,4 +20,5 @@ from culver.site.running_site import (
 )
 from culver.site.site_channels import channels_of as channels_of, check_channels as check_channels
 from culver.site.site_overlay import check_overlay as check_overlay
+from culver.site.site_publications import SitePublications as SitePublications
 from culver.site.wide_area.routing.routing_strategy import RoutingStrategy as RoutingStrategy
