@@ -129,15 +129,17 @@ class FakeSite:
 class FakePublications:
     def __init__(self, site: FakeSite) -> None:
         self._site = site
-        self._one_at_a_time = asyncio.Lock()
 
     def publish(self, events: Sequence[Event]) -> asyncio.Future[CommitReceipt]:
         return asyncio.create_task(self._publish(events))
 
     async def _publish(self, events: Sequence[Event]) -> CommitReceipt:
+        await self._site.hold.wait()
+        self._site.fail("publish")
+        return await self._append(events)
+
+    async def _append(self, events: Sequence[Event]) -> CommitReceipt:
         site = self._site
-        await site.hold.wait()
-        site.fail("publish")
         first = len(site.events)
         site.events += events
         for offset in range(first, len(site.events)):
@@ -146,7 +148,7 @@ class FakePublications:
                     await site.channels.publish(each.channel, site.events[offset].payload)
                     site.acknowledged[each.id] = offset
         site.wake()
-        return CommitReceipt(first, len(site.events))
+        return CommitReceipt(first, first + len(events))
 
     def publish_once(
         self, events: Sequence[Event], numbers: PublicationNumbers
@@ -154,26 +156,29 @@ class FakePublications:
         return asyncio.create_task(self._publish_once(events, numbers))
 
     async def _publish_once(self, events: Sequence[Event], numbers: PublicationNumbers) -> list[NumberedPart]:
-        if not all(0 <= sequence <= MOST_SEQUENCE for sequence in numbers.sequences):
+        site, sequences = self._site, list(numbers.sequences)
+        if not all(0 <= sequence <= MOST_SEQUENCE for sequence in sequences):
             raise InvalidRequest("out of bounds", field="sequence")
-        if sorted(set(numbers.sequences)) != list(numbers.sequences):
+        if sorted(set(sequences)) != sequences:
             raise InvalidRequest("they ascend", field="sequence")
-        async with self._one_at_a_time:
-            stored = self._site.numbers
-            keys = [(numbers.publisher, sequence) for sequence in numbers.sequences]
-            for key, event in zip(keys, events, strict=True):
-                if key in stored and self._site.events[stored[key]].payload != event.payload:
-                    raise Conflict("another event", field="sequence")
-            repeats = [key in stored for key in keys]
-            fresh = [event for event, is_repeat in zip(events, repeats, strict=True) if not is_repeat]
-            next_offset = (await self._publish(fresh)).first_offset
-            parts = []
-            for key, is_repeat in zip(keys, repeats, strict=True):
-                if not is_repeat:
-                    stored[key] = next_offset
-                    next_offset += 1
-                parts.append(NumberedPart(stored[key], stored[key] + 1, is_repeat))
-            return parts
+        await site.hold.wait()
+        site.fail("publish")
+        parts: list[NumberedPart] = []
+        fresh: list[Event] = []
+        known = dict(site.numbers)
+        for sequence, event in zip(sequences, events, strict=True):
+            offset = known.get((numbers.publisher, sequence))
+            if offset is None:
+                offset = site.numbers[numbers.publisher, sequence] = len(site.events) + len(fresh)
+                fresh.append(event)
+                parts.append(NumberedPart(offset, offset + 1, False))
+            elif site.events[offset].payload == event.payload:
+                parts.append(NumberedPart(offset, offset + 1, True))
+            else:
+                site.numbers = known
+                raise Conflict("another event", field="sequence")
+        await self._append(fresh)
+        return parts
 
 
 class FakeSubscriptions:

@@ -24,6 +24,7 @@ from culver.client.site_address import default_url, parse_address
 from culver.client.site_calls import SiteCalls
 from culver.errors import ClientError, InvalidRequest, RequestRefused
 from culver.messages import (
+    AcceptedEvents,
     AcceptedRows,
     Gap,
     Mailbox,
@@ -46,6 +47,7 @@ _MESSAGE_BYTES = 512 * 1024
 
 AckMode = Literal["auto", "manual"]
 
+Answer = TypeVar("Answer", bound=Receipt)
 Page = TypeVar("Page", SubscriptionPage, SetPage)
 
 
@@ -70,6 +72,10 @@ class Client(SiteCalls):
     With `wait_seconds`, entering connects: it tries again while the site is not there yet (connections are
     refused, or a proxy answers 502, 503 or 504), and raises ConnectionFailed when that time is over.
 
+    A publication whose outcome is unknown, because the connection was lost, is sent again for up to `retry_seconds`
+    from its first sending on. The client numbers its publications, so the site stores it once. With 0 it does
+    neither.
+
     Every method raises ConnectionFailed where the site cannot be reached or does not answer within
     `timeout_seconds`, RequestRefused where it says no, and ClientError on a client that is not open.
 
@@ -84,6 +90,7 @@ class Client(SiteCalls):
         *,
         timeout_seconds: float = 30.0,
         wait_seconds: float = 0.0,
+        retry_seconds: float = 60.0,
         reconnect: bool = True,
         max_in_flight: int = 1024,
         buffer_count: int = 10_000,
@@ -95,7 +102,10 @@ class Client(SiteCalls):
             raise InvalidRequest("wait_seconds is a number of seconds, 0 or more", field="wait_seconds")
         self._address = parse_address(default_url() if url is None else url)
         self._timeout_seconds = timeout_seconds
+        if not 0 <= retry_seconds < math.inf:
+            raise InvalidRequest("retry_seconds is a number of seconds, 0 or more", field="retry_seconds")
         self._wait_seconds = wait_seconds
+        self._retry_seconds = retry_seconds
         self._max_in_flight = max_in_flight
         self._feed_options: dict[str, Any] = {
             "reconnect": reconnect,
@@ -119,7 +129,7 @@ class Client(SiteCalls):
         if self._state is not ClientState.UNOPENED:
             raise ClientError(f"a client is opened once, and this one is {self._state.value}")
         self._link = Link(self._address, self._timeout_seconds)
-        self._publisher = Publisher(self._link, self._max_in_flight)
+        self._publisher = Publisher(self._link, self._max_in_flight, self._retry_seconds)
         self._state = ClientState.OPEN
         if self._wait_seconds > 0:
             try:
@@ -153,28 +163,50 @@ class Client(SiteCalls):
 
         Calls may overlap and are then pipelined over the one connection, in their order and `max_in_flight` at
         most; the others wait. Calls with one event each that overlap share messages; each still has its own
-        receipt or error. Raises InvalidEvent before anything is sent, and ConnectionFailed where the connection
-        was lost before the answer: then it is unknown whether the events were stored, and it is for the
-        caller to decide whether to send them again.
+        receipt or error. Raises InvalidEvent before anything is sent, and ConnectionFailed where the site cannot be
+        reached, or the connection was lost and did not come back within `retry_seconds`: then it is unknown whether
+        the events were stored.
         """
         encoded = encode_events(events, attributes)
-        link = self._open_link()
+        self._open_link()
         if _fits_a_message(encoded):
             return await self._publisher.publish(encoded)
-        return await self._publish_over_http(link, encoded)
+        return await self._publish_over_http(encoded)
 
     async def publish_encoded(self, events: Sequence[bytes], *, over_http: bool = False) -> Receipt:
         """As `publish`, for events that are known to be JSON objects. The site ends a WebSocket after a
         hundred refused messages; `over_http` avoids that for events of which many may be refused."""
-        link = self._open_link()
+        self._open_link()
         if over_http or not _fits_a_message(events):
-            return await self._publish_over_http(link, events)
+            return await self._publish_over_http(events)
         return await self._publisher.publish(events)
 
-    async def _publish_over_http(self, link: Link, events: Sequence[bytes]) -> Receipt:
+    async def publish_once(
+        self, events: EventLike | Iterable[EventLike], *, publisher: str, sequence: int
+    ) -> AcceptedEvents:
+        """Publish events under numbers of your own: the first has that sequence under the publisher's id, and those
+        behind it the following ones. Events that the site stored before under the same numbers are not stored again,
+        also by another client or after a restart, as long as the site remembers them (`publishing.window_seconds`).
+        `repeated` of the answer says how many these are.
+
+        Raises as `publish`; RequestRefused with the code `conflict` where the site has forgotten such old numbers, or
+        has other events under them."""
+        encoded = encode_events(events, {})
         async with self._publisher.turn():
-            content = b"[%b]" % b",".join(events)
-            return await link.ask(Receipt, "POST", "/v1/events", content=content)
+            return await self._post(AcceptedEvents, encoded, publisher=publisher, sequence=sequence)
+
+    async def _publish_over_http(self, events: Sequence[bytes]) -> Receipt:
+        async with self._publisher.turn():
+            publisher, sequence = self._publisher.publisher, self._publisher.number(len(events))
+            numbers = {} if publisher is None else {"publisher": publisher, "sequence": sequence}
+            return await self._post(Receipt, events, **numbers)
+
+    async def _post(self, kind: type[Answer], events: Sequence[bytes], **numbers: Any) -> Answer:
+        content = b"[%b]" % b",".join(events)
+        link = self._open_link()
+        return await self._publisher.insist(
+            lambda: link.ask(kind, "POST", "/v1/events", content=content, **numbers)
+        )
 
     # --- receiving ---
 

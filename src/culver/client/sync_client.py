@@ -160,6 +160,7 @@ class SyncClient:
         return SyncGroupStream(self, self._run(make()))
 
     publish = _blocking(Client.publish)
+    publish_once = _blocking(Client.publish_once)
     create_subscription = _blocking(Client.create_subscription)
     replace_subscription = _blocking(Client.replace_subscription)
     delete_subscription = _blocking(Client.delete_subscription)
