@@ -127,7 +127,7 @@ _BOUNDS = {
     "pipeline.slices_max": (1, MOST_SLICES),
     "pipeline.dimensions": (1, 16),
     "publishing.window_seconds": (1, _MOST),
-    "publishing.window_ranges": (8, 10_000_000),
+    "publishing.window_ranges": (1, 10_000_000),
     "delivery.mailbox_count": (1, _MOST),
     "delivery.mailbox_bytes": (1, _MOST),
     "delivery.mailbox_age_seconds": (1, _MOST),

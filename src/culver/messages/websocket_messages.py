@@ -14,19 +14,16 @@ from culver.messages.http_messages import (
     DeliveryId,
     EventObject,
     Filter,
-    FirstSequence,
     MessageData,
     MessageEncoding,
     Offset,
     PublishedMessage,
-    PublisherId,
-    Receipt,
-    Repeated,
     Scheme,
     SentOffset,
     StreamStart,
     SubscriptionId,
 )
+from culver.messages.publication_messages import FirstSequence, PublisherId, Receipt, Repeated
 
 LONGEST_REFERENCE = 256
 Reference = (

@@ -10,6 +10,7 @@ from culver.site.gateway_group import (
 )
 from culver.site.gateway_messages import Welcome as Welcome
 from culver.site.remote_site import RemoteSite as RemoteSite
+from culver.site.roles.site_publications import SitePublications as SitePublications
 from culver.site.running_site import (
     OnReady as OnReady,
     RunningSite as RunningSite,
@@ -20,5 +21,4 @@ from culver.site.running_site import (
 )
 from culver.site.site_channels import channels_of as channels_of, check_channels as check_channels
 from culver.site.site_overlay import check_overlay as check_overlay
-from culver.site.site_publications import SitePublications as SitePublications
 from culver.site.wide_area.routing.routing_strategy import RoutingStrategy as RoutingStrategy

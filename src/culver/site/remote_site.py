@@ -22,8 +22,8 @@ from culver.messages import OverlayStatus
 from culver.model import Event
 from culver.registry import Registration, SubscriptionSpec
 from culver.roles import NumberedPart, PublicationNumbers, Site, SiteChannels, Subscriptions, WideArea
-from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.peer import Peer
+from culver.site.roles.hub_sessions import HubSessions, LiveSubscriptions
 
 
 class ForwardedRole:

@@ -39,12 +39,12 @@ from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome
 from culver.site.gateway_supervisor import GatewayRun
-from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import ServedSite
+from culver.site.roles.hub_sessions import HubSessions, LiveSubscriptions
+from culver.site.roles.site_publications import SitePublications
+from culver.site.roles.user_subscriptions import UserSubscriptions
 from culver.site.site_channels import channels_of
 from culver.site.site_overlay import overlay_of
-from culver.site.site_publications import SitePublications
-from culver.site.user_subscriptions import UserSubscriptions
 
 _FULL = (
     "the disk is full: publications and new subscriptions are refused until acknowledgements, removals and lower "

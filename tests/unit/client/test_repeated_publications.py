@@ -11,7 +11,7 @@ from culver.errors import StorageFull, Unavailable
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served
 from support.severable import Severable, severable
-from support.until import until
+from support.until import settled, until
 
 either_way = pytest.mark.parametrize("count", [1, 4], ids=["websocket", "http"])
 
@@ -19,6 +19,14 @@ either_way = pytest.mark.parametrize("count", [1, 4], ids=["websocket", "http"])
 def publication(n: int, count: int) -> list[dict[str, Any]]:
     """So many events, which go by HTTP together, but not one alone."""
     return [{"n": count * n + at, "text": "x" * 200_000} for at in range(count)]
+
+
+class StoppingSite(FakeSite):
+    attempts = 0
+
+    def fail(self, method: str) -> None:
+        self.attempts += 1
+        super().fail(method)
 
 
 def stored(site: FakeSite) -> list[Any]:
@@ -53,12 +61,16 @@ def test_publications_keep_their_order_through_lost_connections() -> None:
         site = FakeSite(gateway_settings())
         rng = random.Random(7)
 
+        async def more_stored(events: int) -> None:
+            end = len(site.events) + events
+            await until(lambda: len(site.events) >= end)
+
         async def cut(relay: Severable) -> None:
             for _ in range(12):
-                await asyncio.sleep(rng.random() * 0.03)
+                await more_stored(rng.randint(50, 250))
                 if rng.random() < 0.5:
                     relay.flowing.clear()
-                    await asyncio.sleep(0.005)
+                    await settled(lambda: len(site.events))
                 relay.sever()
                 relay.flowing.set()
 
@@ -132,11 +144,11 @@ def test_site_that_does_not_come_back_fails_publications_in_the_end(count: int) 
 @either_way
 def test_site_that_is_stopping_is_asked_again_and_one_that_is_full_is_not(count: int) -> None:
     async def scenario() -> None:
-        site = FakeSite(gateway_settings())
+        site = StoppingSite(gateway_settings())
         async with served(site) as server, culver.connect(server.url) as client:
             site.failures["publish"] = Unavailable("the site is stopping")
             work = asyncio.create_task(client.publish(publication(0, count)))
-            await asyncio.sleep(0.15)
+            await until(lambda: site.attempts == 3)
             assert not work.done()
             del site.failures["publish"]
             assert await work == culver.Receipt(0, count)

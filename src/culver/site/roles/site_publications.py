@@ -31,7 +31,7 @@ from culver.roles import MOST_SEQUENCE, NumberedPart, PublicationNumbers
 _logger = logging.getLogger(__name__)
 
 # The file is written so often at most: a start reads what the log has got since.
-_STORE_SECONDS = 30.0
+_STORE_SECONDS = 10.0
 
 _Run = tuple[int, int]
 """Consecutive sequences `[first, end)`."""
