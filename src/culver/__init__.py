@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         GroupGap as GroupGap,
         GroupMessage as GroupMessage,
         GroupStream as GroupStream,
+        HistoryEvent as HistoryEvent,
         Mailbox as Mailbox,
         Message as Message,
         Receipt as Receipt,

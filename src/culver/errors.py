@@ -11,6 +11,7 @@
     │   ├── TooManySubscriptions
     │   └── RateLimited
     ├── NotFound
+    ├── Gone                    it was there, and is no longer kept
     ├── Conflict
     ├── Elsewhere               another gateway of the site has it
     ├── StorageError
@@ -27,6 +28,7 @@
     │   └── CommandRefused
     └── ClientError             raised on the caller's own machine only
         ├── ConnectionFailed
+        ├── DataLoss            a Spark query cannot have all of its events
         ├── MissingExtra        `pip install` left out what this needs
         └── RequestRefused
 
@@ -97,6 +99,10 @@ class RateLimited(LimitExceeded):
 
 class NotFound(CulverError):
     """The subscription, page or version that was asked for does not exist."""
+
+
+class Gone(CulverError):
+    """The log no longer keeps the events that were asked for; `details` holds `first_offset`, where it begins."""
 
 
 class Conflict(CulverError):
@@ -180,6 +186,11 @@ class ConnectionFailed(ClientError):
     publication in flight was stored is then unknown."""
 
     retryable = True
+
+
+class DataLoss(ClientError):
+    """Events that a Spark query should have read are missing: a mailbox dropped them, the log no longer has them, or
+    somebody else acknowledged them."""
 
 
 class RequestRefused(ClientError):

@@ -3,6 +3,7 @@
     publications    take events into the log
     subscriptions   register, change, list and remove
     sessions        connect subscribers to their mailboxes
+    history         read what the log still has, by offset
     slices          show and change the parts of the index
     channels        publish and subscribe on the channels of the site's channel service
     overlay         show the other sites, and from where on a subscription gets their events; forget one
@@ -19,11 +20,21 @@ from typing import Any, NamedTuple, Protocol
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices
-from culver.delivery import Delivery, DeliveryGap, MergedItem, Selection, Share
+from culver.delivery import (
+    Delivery,
+    DeliveryGap,
+    HistoryPage,
+    LogBounds,
+    MergedItem,
+    Selection,
+    Share,
+    Waiting,
+)
 from culver.errors import Conflict, NotFound
 from culver.log import CommitReceipt
 from culver.messages import ForgottenSite, OverlayStatus
 from culver.model import Event
+from culver.model.language import Predicate
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 
 MOST_SEQUENCE = 2**63 - 2
@@ -173,11 +184,33 @@ class Sessions(Protocol):
         """Count the unacknowledged deliveries in the mailbox of each; a live subscription has none. Raises
         Unavailable while the gateway that holds one of the mailboxes is down."""
 
+    def waiting(self, registration: Registration, start: int, limit: int) -> Waiting:
+        """What waits in the mailbox of a durable subscription from offset `start` on: up to `limit` deliveries, and
+        the gaps there. It stays as it is. Raises NotFound once the subscription has ended."""
+
     def elsewhere(self, subscription: str) -> int | None:
         """The port of the gateway that holds this subscription's mailbox; None if it is this one."""
 
     def new_live_id(self) -> str:
         """Make an id for a live subscription that connects to this gateway."""
+
+
+class History(Protocol):
+    """Events by offset, whoever they are for. Reading disturbs nobody and keeps nothing from being trimmed."""
+
+    async def bounds(self) -> LogBounds:
+        """Which offsets the log has."""
+
+    async def offset_at(self, received_us: int) -> int:
+        """The first offset whose event was received at or after that time; the next offset if none was."""
+
+    async def read(self, start: int, end: int, limit: int, predicate: Predicate | None = None) -> HistoryPage:
+        """The events of `[start, end)` that satisfy a predicate, at most `limit`. A page may end early, or have no
+        events, before it reaches `end`: its `next` says where to read on. Raises Gone for a `start` that is
+        trimmed."""
+
+    async def pick(self, offsets: Sequence[int]) -> HistoryPage:
+        """The events at these offsets, ascending. The page may end early. Trimmed ones are among its `lost`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +320,8 @@ class Site(Protocol):
     def subscriptions(self) -> Subscriptions: ...
     @property
     def sessions(self) -> Sessions: ...
+    @property
+    def history(self) -> History: ...
     @property
     def slices(self) -> Slices: ...
     @property

@@ -36,6 +36,7 @@ from culver.roles import (
     MOST_SEQUENCE,
     ChannelLoss,
     ChannelSession,
+    History,
     JointSession,
     NumberedPart,
     Observation,
@@ -192,6 +193,7 @@ async def names(site: Site) -> list[str]:
         Sessions,
         Session,
         JointSession,
+        History,
         Slices,
         SiteChannels,
         ChannelSession,
@@ -474,6 +476,84 @@ def test_deliveries_come_again_until_they_are_acknowledged(play: Play) -> None:
         assert await site.sessions.pending([registration]) == [2]
         await again.close()
         await skipping.close()
+
+    play(scenario)
+
+
+def test_what_waits_is_told_by_offset_and_stays(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        registration = await add(site, "a > 1", "s")
+        await site.publications.publish(events(0, 2, 3, 1, 4))
+        await until(lambda: site.sessions.waiting(registration, 0, 9).frontier == 5)
+        everything = site.sessions.waiting(registration, 0, 9)
+        assert (everything.offsets, everything.gaps, everything.end) == ([1, 2, 4], [], 5)
+        assert everything.cursor == -1
+        some = site.sessions.waiting(registration, 2, 1)
+        assert (some.offsets, some.end, some.frontier) == ([2], 3, 5)
+        session = await site.sessions.open(registration)
+        await session.acknowledge(2)
+        await session.close()
+        rest = site.sessions.waiting(registration, 0, 9)
+        assert (rest.offsets, rest.cursor) == ([4], 2)
+        beyond = site.sessions.waiting(registration, 7, 9)
+        assert (beyond.offsets, beyond.end) == ([], 7)
+        await site.subscriptions.remove("s")
+        with pytest.raises(NotFound):
+            site.sessions.waiting(registration, 0, 9)
+
+    play(scenario)
+
+
+# --- history ------------------------------------------------------------------------------------------
+
+
+def test_history_has_all_events_by_offset(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        assert await site.history.bounds() == (0, 0)
+        await site.publications.publish(events(5, 6))
+        await site.publications.publish(events(7, 8))
+        assert await site.history.bounds() == (0, 4)
+        page = await site.history.read(1, 9, 2)
+        assert (page.offsets.tolist(), page.next, page.lost) == ([1, 2], 3, None)
+        assert page.events.column("payload").to_pylist() == [b'{"a": 6}', b'{"a": 7}']
+        rest = await site.history.read(3, 9, 2)
+        assert (rest.offsets.tolist(), rest.next) == ([3], 4)
+        nothing = await site.history.read(4, 9, 2)
+        assert (nothing.offsets.tolist(), nothing.events.num_rows, nothing.next) == ([], 0, 4)
+
+    play(scenario)
+
+
+def test_history_is_filtered(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.publications.publish(events(*range(10)))
+        page = await site.history.read(1, 9, 2, parse("a > 2 AND a <> 4"))
+        assert (page.offsets.tolist(), page.next) == ([3, 5], 6)
+        page = await site.history.read(6, 9, 9, parse("a > 2"))
+        assert (page.offsets.tolist(), page.next) == ([6, 7, 8], 9)
+        page = await site.history.read(0, 9, 9, parse("b > 2"))
+        assert (page.offsets.tolist(), page.next) == ([], 9)
+
+    play(scenario)
+
+
+def test_history_picks_single_offsets(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.publications.publish(events(*range(5)))
+        await site.publications.publish(events(*range(5, 10)))
+        page = await site.history.pick([0, 3, 4, 9])
+        assert (page.offsets.tolist(), page.next, page.lost) == ([0, 3, 4, 9], 10, None)
+        assert page.events.column("payload").to_pylist()[1] == b'{"a": 3}'
+        assert (await site.history.pick([])).offsets.tolist() == []
+
+    play(scenario)
+
+
+def test_history_is_found_by_time(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.publications.publish(events(1))
+        assert await site.history.offset_at(0) == 0
+        assert await site.history.offset_at(2**60) == 1
 
     play(scenario)
 

@@ -18,14 +18,24 @@ from culver.control.site_observation import (
     SiteObservation,
     SiteQueues,
 )
-from culver.delivery.deliveries import Delivery, DeliveryGap
+from culver.delivery.deliveries import Delivery, DeliveryGap, Waiting
+from culver.delivery.log_history import HistoryPage, LogBounds
 from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
 from culver.delivery.merged.selection import Selection
 from culver.delivery.shares import Share
-from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
+from culver.errors import (
+    Conflict,
+    CulverError,
+    Gone,
+    InvalidRequest,
+    NotFound,
+    TooManySubscriptions,
+    Unavailable,
+)
 from culver.log.publication_log import CommitReceipt
 from culver.matching import compile_rows
 from culver.model import ENCODED
+from culver.model.columns.event_batch import concat, encode
 from culver.model.columns.value_rows import values_at
 from culver.model.event import Event
 from culver.model.language.predicate import Predicate, evaluate
@@ -56,6 +66,7 @@ class FakeSite:
         self.publications = FakePublications(self)
         self.subscriptions = FakeSubscriptions(self)
         self.sessions = FakeSessions(self)
+        self.history = FakeHistory(self)
         self.slices = MemorySlices()
         self.channels = FakeChannels(self)
         self.overlay = FakeOverlay(self)
@@ -64,6 +75,7 @@ class FakeSite:
         self.events: list[Event] = []
         # The offsets of numbered events, by publisher and sequence.
         self.numbers: dict[tuple[str, int], int] = {}
+        self.first_offset = 0
         self.registrations: dict[str, Registration] = {}
         self.acknowledged: dict[str, int] = {}
         self.failures: dict[str, Exception] = {}
@@ -73,6 +85,7 @@ class FakeSite:
         self.stopping = False
         # The ports of other gateways, by the subscriptions that they have.
         self.ports: dict[str, int] = {}
+        self.former: dict[int, Registration] = {}  # by the numbers of those that replaced them
         self.now_us = time.time_ns() // 1000
         self.last_number = 0
         self._predicates: dict[int, Predicate] = {}
@@ -106,6 +119,8 @@ class FakeSite:
         return registration
 
     def matches(self, registration: Registration, offset: int) -> bool:
+        if offset < registration.since and registration.number in self.former:
+            return self.matches(self.former[registration.number], offset)
         condition = self._predicates[registration.number].condition
         return offset >= registration.since and evaluate(condition, self.events[offset]) is True
 
@@ -221,7 +236,9 @@ class FakeSubscriptions:
         old = await self.get(str(spec.id))
         if old.durable != spec.durable:
             raise Conflict("a live subscription cannot become durable", field="durable")
-        return self._site.register(spec)
+        registration = self._site.register(spec)
+        self._site.former[registration.number] = old
+        return registration
 
     async def remove(self, subscription: str) -> Registration:
         registration = await self.get(subscription)
@@ -310,6 +327,17 @@ class FakeSessions:
     def elsewhere(self, subscription: str) -> int | None:
         return self._site.ports.get(subscription)
 
+    def waiting(self, registration: Registration, start: int, limit: int) -> Waiting:
+        self._site.fail("waiting")
+        if registration.id not in self._site.registrations:
+            raise NotFound(f"subscription {registration.id!r} has ended", field="id")
+        end, cursor = len(self._site.events), self._site.acknowledged.get(registration.id, -1)
+        begin = max(start, cursor + 1)
+        offsets = [each for each in range(begin, end) if self._site.matches(registration, each)][:limit]
+        return Waiting(
+            offsets, [], offsets[-1] + 1 if len(offsets) == limit else max(start, end), end, cursor
+        )
+
     def new_live_id(self) -> str:
         return new_ids(1, durable=False)[0]
 
@@ -317,6 +345,38 @@ class FakeSessions:
         start = self._site.acknowledged.get(registration.id, -1) + 1
         offsets = range(start, len(self._site.events))
         return sum(self._site.matches(registration, offset) for offset in offsets)
+
+
+class FakeHistory:
+    """All events were received at the time when the site was made."""
+
+    def __init__(self, site: FakeSite) -> None:
+        self._site = site
+
+    async def bounds(self) -> LogBounds:
+        return LogBounds(self._site.first_offset, len(self._site.events))
+
+    async def offset_at(self, received_us: int) -> int:
+        return self._site.first_offset if received_us <= self._site.now_us else len(self._site.events)
+
+    async def read(self, start: int, end: int, limit: int, predicate: Predicate | None = None) -> HistoryPage:
+        site = self._site
+        if start < site.first_offset:
+            raise Gone("the log begins later", field="from", first_offset=site.first_offset)
+        end = max(start, min(end, len(site.events)))
+        found = [
+            offset
+            for offset in range(start, end)
+            if predicate is None or evaluate(predicate.condition, site.events[offset]) is True
+        ]
+        return self._page(found[:limit], end if len(found) <= limit else found[limit - 1] + 1)
+
+    async def pick(self, offsets: Sequence[int]) -> HistoryPage:
+        return self._page(offsets, offsets[-1] + 1 if offsets else 0)
+
+    def _page(self, offsets: Sequence[int], following: int) -> HistoryPage:
+        batches = encode([self._site.events[each] for each in offsets], self._site.now_us)
+        return HistoryPage(np.array(offsets, np.int64), concat(batches), following)
 
 
 class FakeObservation:
@@ -387,7 +447,7 @@ class FakeSession:
         self.closed = False
         if registration.durable:
             acknowledged = site.acknowledged.get(registration.id, -1)
-            self._position = max(registration.since, acknowledged + 1, -1 if after is None else after + 1)
+            self._position = max(acknowledged + 1, -1 if after is None else after + 1)
         else:
             self._position = registration.since
             if after is not None and after + 1 < registration.since:

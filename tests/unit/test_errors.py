@@ -25,6 +25,7 @@ def test_codes_stay_as_they_are() -> None:
         "TooManySubscriptions": ("too_many_subscriptions", False),
         "RateLimited": ("rate_limited", True),
         "NotFound": ("not_found", False),
+        "Gone": ("gone", False),
         "Conflict": ("conflict", False),
         "Elsewhere": ("elsewhere", False),
         "StorageError": ("storage_error", True),
@@ -42,6 +43,7 @@ def test_codes_stay_as_they_are() -> None:
         "CommandRefused": ("command_refused", False),
         "ClientError": ("client_error", False),
         "ConnectionFailed": ("connection_failed", True),
+        "DataLoss": ("data_loss", False),
         "RequestRefused": ("request_refused", False),
     }
 

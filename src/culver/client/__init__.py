@@ -11,9 +11,11 @@ from culver.lazy import lazy_names
 if TYPE_CHECKING:
     from culver.client.async_client import Client as Client, ClientState as ClientState, connect as connect
     from culver.client.event_encoding import encode_event as encode_event
+    from culver.client.log_calls import Include as Include, LogTable as LogTable
     from culver.client.receiving.received_messages import (
         GroupGap as GroupGap,
         GroupMessage as GroupMessage,
+        HistoryEvent as HistoryEvent,
         Message as Message,
         SyncGroupMessage as SyncGroupMessage,
         SyncMessage as SyncMessage,

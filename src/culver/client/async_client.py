@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from culver.client.event_encoding import EventLike, encode_events
 from culver.client.link import Link, set_path, subscription_path
+from culver.client.log_calls import LogCalls
 from culver.client.publisher import Publisher
 from culver.client.receiving.feed import Feed
 from culver.client.receiving.group_feed import GroupFeed
@@ -65,7 +66,7 @@ class ClientState(enum.Enum):
     CLOSED = "closed"
 
 
-class Client(SiteCalls):
+class Client(SiteCalls, LogCalls):
     """A connection to a site, for one event loop. Use it as `async with`; nothing is sent before the first
     call. `url` defaults to CULVER_URL, and that to a site on this machine.
 

@@ -112,6 +112,7 @@ class Link:
         body: msgspec.Struct | None = None,
         content: bytes | None = None,
         content_type: str = "application/json",
+        answer_type: str = "application/json",
         accept: tuple[int, ...] = (),
         **query: Any,
     ) -> tuple[int, bytes]:
@@ -126,7 +127,8 @@ class Link:
                     method,
                     path,
                     content=content,
-                    headers={"content-type": content_type} if content is not None else None,
+                    headers={"accept": answer_type}
+                    | ({"content-type": content_type} if content is not None else {}),
                     params={name: value for name, value in query.items() if value is not None},
                 )
             except Exception as exc:

@@ -11,6 +11,7 @@ from culver.client.event_encoding import EventLike
 from culver.client.receiving.received_messages import (
     GroupGap,
     GroupMessage,
+    HistoryEvent,
     Message,
     SyncGroupMessage,
     SyncMessage,
@@ -159,6 +160,17 @@ class SyncClient:
 
         return SyncGroupStream(self, self._run(make()))
 
+    def history(self, *range_: Any, **options: Any) -> Iterator[HistoryEvent]:
+        """As Client.history, as a plain iterator."""
+        found = self._client.history(*range_, **options)
+
+        async def take() -> list[HistoryEvent]:
+            # One turn of the loop for many events.
+            return [each async for each in _first(found, 1_000)]
+
+        while some := self._run(take()):
+            yield from some
+
     publish = _blocking(Client.publish)
     publish_once = _blocking(Client.publish_once)
     create_subscription = _blocking(Client.create_subscription)
@@ -171,6 +183,11 @@ class SyncClient:
     delete_set = _blocking(Client.delete_set)
     test_filter = _blocking(Client.test_filter)
     explain_filter = _blocking(Client.explain_filter)
+    log = _blocking(Client.log)
+    log_table = _blocking(Client.log_table)
+    mailbox = _blocking(Client.mailbox)
+    mailbox_table = _blocking(Client.mailbox_table)
+    acknowledge = _blocking(Client.acknowledge)
     ready = _blocking(Client.ready)
     status = _blocking(Client.status)
     pipeline = _blocking(Client.pipeline)
@@ -189,6 +206,14 @@ class SyncClient:
             state = "not open yet; use `with`" if self._thread is None else "closed"
             raise ClientError(f"the client is {state}")
         return self._thread
+
+
+async def _first(items: AsyncIterator[Result], count: int) -> AsyncIterator[Result]:
+    for _ in range(count):
+        try:
+            yield await anext(items)
+        except StopAsyncIteration:
+            return
 
 
 AsyncStream = TypeVar("AsyncStream", bound=ItemStream[Any, Any])

@@ -3,10 +3,16 @@
 from culver.delivery.deliveries import (
     Delivery as Delivery,
     DeliveryGap as DeliveryGap,
+    Waiting as Waiting,
     parse_delivery_id as parse_delivery_id,
 )
 from culver.delivery.delivery_kernels import load_kernels as load_kernels
 from culver.delivery.hub import FinishedRegistrations as FinishedRegistrations, Hub as Hub
+from culver.delivery.log_history import (
+    HistoryPage as HistoryPage,
+    LogBounds as LogBounds,
+    LogHistory as LogHistory,
+)
 from culver.delivery.mailboxes.mailbox_columns import NEVER as NEVER
 from culver.delivery.merged.merged_items import (
     MergedEnd as MergedEnd,

@@ -33,6 +33,19 @@ class DeliveryGap:
     reason: GapReason
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits in a mailbox from some position up to `end`: the `offsets` of deliveries, ascending, and the `gaps`.
+    More may wait from `end` on, up to `frontier`, below which everything is matched. `cursor` is the last
+    acknowledged offset, or -1."""
+
+    offsets: list[int]
+    gaps: list[DeliveryGap]
+    end: int
+    frontier: int
+    cursor: int
+
+
 def join_gaps(first: DeliveryGap, second: DeliveryGap) -> DeliveryGap:
     """One gap, for the reason of the second, from the beginning of the first to the end of the second."""
     known = first.dropped is not None and second.dropped is not None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from culver.config import DeliverySettings
 from culver.delivery import delivery_kernels
 from culver.delivery.channel_targets import ChannelTargets
+from culver.delivery.deliveries import Delivery, DeliveryGap, Waiting
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
@@ -30,7 +31,12 @@ from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
 from culver.delivery.ranges.notification_directory import NotificationFiles
 from culver.delivery.session_table import SessionTable, ended
 from culver.delivery.shares import Share
-from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
+from culver.delivery.subscriber_sessions import (
+    DurableSession,
+    LiveSession,
+    SubscriberSession,
+    items_of,
+)
 from culver.errors import Conflict, InvalidRequest, StorageError, Unavailable
 from culver.jit import Integers
 from culver.log import DamagedEvents, ReadableLog
@@ -266,6 +272,19 @@ class Hub:
         """The offset up to which a durable subscription has acknowledged everything; -1 if nothing."""
         slot = self.mailboxes.slot_of(subscription)
         return self.mailboxes.cursor(slot) if slot != NONE else -1
+
+    def waiting(self, registration: Registration, start: int, limit: int) -> Waiting:
+        """What waits in the mailbox of a durable subscription from `start` on: up to `limit` deliveries, and the gaps
+        before the last of them. Changes nothing. Raises NotFound."""
+        mailboxes, slot = self.mailboxes, self._slot(registration.id)
+        offsets = mailboxes.offsets(slot, start - 1, limit)
+        end = offsets[-1] + 1 if len(offsets) == limit else max(start, mailboxes.frontier)
+        gaps = mailboxes.gaps(slot, start - 1)
+        if mailboxes.lost.damage:
+            items = items_of(registration, mailboxes.lost, start, offsets, [b""] * len(offsets))
+            offsets = [item.offset for item in items if isinstance(item, Delivery)]
+            gaps += [item for item in items if isinstance(item, DeliveryGap)]
+        return Waiting(offsets, gaps, end, mailboxes.frontier, mailboxes.cursor(slot))
 
     def needed_from(self) -> int:
         """The lowest offset that must stay in the log; the frontier if nobody waits for anything."""

@@ -68,7 +68,7 @@ class DurableSession(SubscriberSession):
             payloads = await self._hub.payloads.read(offsets) if offsets else []
             if self._moves != moves and self._ended is None:
                 continue  # rewound meanwhile
-            received = _items(self.registration, mailboxes.lost, position + 1, offsets, payloads)
+            received = items_of(self.registration, mailboxes.lost, position + 1, offsets, payloads)
             self._position = offsets[len(payloads) - 1] if payloads else position
             return [*gaps, *received]
 
@@ -103,10 +103,10 @@ class LiveSession(SubscriberSession):
         finally:
             self._taken = ()
         self._buffer.put_back([], offsets[len(payloads) :])
-        return [*gaps, *_items(self.registration, self._hub.mailboxes.lost, 0, offsets, payloads)]
+        return [*gaps, *items_of(self.registration, self._hub.mailboxes.lost, 0, offsets, payloads)]
 
 
-def _items(
+def items_of(
     registration: Registration,
     lost: LostEvents,
     begin: int,

@@ -43,6 +43,7 @@ KINDS: dict[str, ProblemKind] = {
     "too_many_subscriptions": ProblemKind(403, "The site has too many subscriptions"),
     "rate_limited": ProblemKind(429, "Requests come too fast"),
     "not_found": ProblemKind(404, "Not found"),
+    "gone": ProblemKind(410, "No longer kept"),
     "elsewhere": ProblemKind(307, "Another gateway has the subscription"),
     "conflict": ProblemKind(409, "The request conflicts with what exists"),
     "storage_error": ProblemKind(500, "The site cannot store data"),

@@ -76,6 +76,16 @@ from culver.messages.http_messages import (
     SubscriptionSet as SubscriptionSet,
     Warnings as Warnings,
 )
+from culver.messages.log_messages import (
+    LogPageQuery as LogPageQuery,
+    LogQuery as LogQuery,
+    LogRange as LogRange,
+    MailboxPageQuery as MailboxPageQuery,
+    MailboxPart as MailboxPart,
+    MailboxQuery as MailboxQuery,
+    StoredEvent as StoredEvent,
+    StoredEvents as StoredEvents,
+)
 from culver.messages.overlay_status import (
     AdvertisementStatus as AdvertisementStatus,
     CarriageStatus as CarriageStatus,

@@ -4,8 +4,8 @@
     RemoteSite                                           ServedSite
       subscriptions.add(specs)  --PeerRequest "subscriptions.add", specs-->  subscriptions.add(specs)
 
-The sessions and channels of a gateway process are its own; the site answers for the other roles. A new method of a
-role needs nothing here: the one end forwards it by its name, and the other looks it up.
+The sessions, channels and history of a gateway process are its own; the site answers for the other roles. A new
+method of a role needs nothing here: the one end forwards it by its name, and the other looks it up.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices, SlicesView
-from culver.delivery import Hub, Share
+from culver.delivery import Hub, LogHistory, Share
 from culver.log import CommitReceipt, ReadableLog
 from culver.messages import OverlayStatus
 from culver.model import Event
@@ -147,6 +147,7 @@ class RemoteSite:
         count_pending = partial(peer.request, "sessions.pending")
         self.sessions = HubSessions(hub, share, ports, self.live, count_pending)
         slices, overlay = RemoteSlices("slices", peer), RemoteOverlay("overlay", peer)
+        self.history = LogHistory(log)
         self.slices = cast(Slices, slices)
         self.overlay = cast(WideArea, overlay)
         self.observation = RemoteObservation(peer, slices, overlay, log)

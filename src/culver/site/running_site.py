@@ -26,7 +26,7 @@ from culver.control import (
     SiteQueues,
     slices_of,
 )
-from culver.delivery import Hub, Share, told_once
+from culver.delivery import Hub, LogHistory, Share, told_once
 from culver.disk_reserve import DiskReserve
 from culver.gateway import GatewayServer, create_app
 from culver.log import Committer, PublicationLog
@@ -87,6 +87,7 @@ class RunningSite:
         self.sessions = HubSessions(
             hub, group.share, group.ports, self.live, partial(group.count_pending, own=hub.pending)
         )
+        self.history = LogHistory(parts.log)
         self.channels = channels_of(parts.settings, hub, parts.identity)
         self.overlay = overlay_of(
             parts.settings, parts.log, parts.committer, parts.catalogue, hub, parts.identity

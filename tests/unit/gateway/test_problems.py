@@ -26,6 +26,7 @@ STATUSES = {
     "too_many_subscriptions": 403,
     "rate_limited": 429,
     "not_found": 404,
+    "gone": 410,
     "elsewhere": 307,
     "conflict": 409,
     "storage_error": 500,

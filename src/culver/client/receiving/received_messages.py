@@ -1,6 +1,7 @@
 """What the reader of a stream gets: an event with its subscription, or with those of a group that it is for."""
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -30,6 +31,16 @@ class ReceivedEvent(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.event)
+
+
+class HistoryEvent(ReceivedEvent):
+    """An event of a site's log, and when the site received it."""
+
+    __slots__ = ("received",)
+
+    def __init__(self, event: dict[str, Any], offset: int, received: datetime) -> None:
+        super().__init__(event, offset)
+        self.received = received
 
 
 class Delivered(ReceivedEvent):

@@ -70,7 +70,7 @@ class LogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "culver"
+        return "culver-log"
 
     def schema(self) -> StructType:
         return SCHEMA
@@ -91,7 +91,7 @@ def start_query(
     progress("starting the streaming query")
     session.dataSource.register(LogSource)
     query = (
-        session.readStream.format("culver")
+        session.readStream.format("culver-log")
         .option("data_dir", options["data_dir"])
         .option("log", options["log"])
         .option("signals", options["signals"])
@@ -100,7 +100,7 @@ def start_query(
         .option("parallelism", str(parallelism(options["master"])))
         .load()
         .writeStream.format("noop")
-        .queryName("culver")
+        .queryName("culver-log")
         .option("checkpointLocation", options["checkpoint"])
         .start()
     )

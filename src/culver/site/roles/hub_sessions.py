@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from culver.delivery import Hub, MergedSession, Selection, Share, share_of
+from culver.delivery import Hub, MergedSession, Selection, Share, Waiting, share_of
 from culver.errors import CulverError, NotFound, Unavailable
 from culver.registry import Registration
 from culver.roles import JointSession, Session
@@ -127,6 +127,9 @@ class HubSessions:
 
     async def pending(self, registrations: Sequence[Registration]) -> list[int]:
         return await self._count_pending(registrations)
+
+    def waiting(self, registration: Registration, start: int, limit: int) -> Waiting:
+        return self._hub.waiting(registration, start, limit)
 
     def elsewhere(self, subscription: str) -> int | None:
         number = share_of(subscription, self._share.gateways)

@@ -1,0 +1,240 @@
+"""`spark.readStream.format("culver")`: a durable subscription, exactly once into a checkpointed query.
+
+    Spark's checkpoint   offsets 4 = {"offset": 120}   commits 3
+    the mailbox          ... acknowledged up to 80 | 80 ... 119 | 120 ...     (offsets 3 = {"offset": 80})
+                                                     batch 4
+
+The offset of the query is a position in the log: all deliveries below it have been planned. Spark writes it down
+before the batch runs, and a batch that runs again has the same bounds. The mailbox keeps its deliveries until they
+are acknowledged, which only `commit` does: Spark calls it when the batch is in its log of commits. So a range can be
+read as often as necessary, in parts, by any worker, and is read for good once.
+
+A filter without a subscription is live: the source makes a temporary subscription and reads that. It expires some
+minutes after the query has ended, and a query that comes back earlier misses nothing.
+"""
+
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from culver.client import LogTable, SyncClient
+from culver.errors import Conflict, DataLoss, RequestRefused
+from culver.messages import GapItem, MailboxPart
+from culver.spark.event_columns import EventColumns
+from culver.spark.site_access import SiteAccess
+from culver.spark.source_options import StreamOptions, stream_options
+
+# So an idle query asks twice a second instead of a hundred times.
+_WAIT_SECONDS = 0.5
+_LIVE_SECONDS = 600.0
+_RENEWAL_SECONDS = 120.0
+_WHOLE_RANGE = 1_000_000
+
+logger = logging.getLogger(__name__)
+
+Offset = dict[str, Any]
+
+
+class MailboxRange(InputPartition):
+    """`[start, end)` of a mailbox."""
+
+    def __init__(self, subscription: str, start: int, end: int) -> None:
+        super().__init__(None)
+        self.subscription = subscription
+        self.start = start
+        self.end = end
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> "MailboxStreamReader":
+    return MailboxStreamReader(stream_options(options), EventColumns(schema))
+
+
+class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and commits in one process beside the driver; `read` runs in the workers."""
+
+    def __init__(self, options: StreamOptions, columns: EventColumns) -> None:
+        self._options = options
+        self._columns = columns
+        self._link = SiteAccess(options.url, options.wait_seconds)
+        self._renewed: float | None = None
+        self._target: int | None = None  # where a query that reads what is available now ends
+
+    # --- beside the driver ---
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        if self._options.subscription is None:
+            return self._begin_live()
+        part = self._link.ask(lambda client: client.mailbox(self._named(), limit=1))
+        return {"subscription": self._named(), "offset": part.acknowledged}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_events_per_batch)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._link.ask(lambda client: client.log()).next_offset
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Waits a little for deliveries. Behind the last one that there is, the offset stays where it is, however
+        many other events are published."""
+        self._check_subscription(start)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_events_per_batch
+        while self._target is None or start["offset"] < self._target:
+            try:
+                if self._options.subscription is None:
+                    self._renew_live(start)
+                part = self._link.ask(
+                    partial(_look, start["subscription"], start["offset"], self._target, most)
+                )
+            except RequestRefused as exc:
+                return self._begin_again(start, exc)
+            self._report(part.gaps)
+            if part.end > start["offset"] and (part.count or part.gaps):
+                return {**start, "offset": part.end}
+            if self._target is None or part.complete >= self._target:
+                break
+            time.sleep(_WAIT_SECONDS / 10)  # published before the query began, and not matched yet
+        return start
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        self._check_subscription(start)
+        if start["subscription"] != end["subscription"]:
+            return []  # the live subscription before that had expired
+        ranges: list[InputPartition] = []
+        at, last = start["offset"], end["offset"]
+        while at < last:
+            try:
+                part = self._link.ask(partial(self._part, end["subscription"], at, last))
+            except RequestRefused as exc:
+                self._lose(_explained(exc, end["subscription"], at), exc)
+                return []
+            bounds = part.bounds
+            ranges += [
+                MailboxRange(end["subscription"], low, high)
+                for low, high in itertools.pairwise(bounds)
+                if part.count
+            ]
+            at = part.end
+        return ranges
+
+    def commit(self, end: Offset) -> None:
+        """Spark has the batch in its log of commits. Acknowledging twice, or an older offset, changes nothing."""
+        if end["offset"] > 0:
+            try:
+                self._link.ask(lambda client: client.acknowledge(end["subscription"], end["offset"] - 1))
+            except RequestRefused as exc:
+                if exc.details.get("status") != 404:
+                    raise
+                logger.warning("the batch is done, but cannot be acknowledged: %s", exc)
+
+    # --- in the workers ---
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, MailboxRange)
+        return self._columns.batches(self._pages(partition), partition.subscription)
+
+    def _pages(self, partition: MailboxRange) -> Iterator[LogTable]:
+        at = partition.start
+        while at < partition.end:
+            try:
+                page = self._link.ask(partial(self._page, partition.subscription, at, partition.end))
+            except RequestRefused as exc:
+                self._lose(_explained(exc, partition.subscription, at), exc)
+                return
+            self._report(page.gaps)
+            yield page
+            at = page.next
+
+    def _page(self, subscription: str, start: int, end: int, client: SyncClient) -> LogTable:
+        columns = self._columns
+        return client.mailbox_table(
+            subscription, start, end, attributes=columns.attributes, include=columns.include
+        )
+
+    # --- inside ---
+
+    def _named(self) -> str:
+        assert self._options.subscription is not None
+        return self._options.subscription
+
+    def _check_subscription(self, start: Offset) -> None:
+        named = self._options.subscription
+        if named is not None and start["subscription"] != named:
+            raise Conflict(
+                f"the checkpoint belongs to subscription {start['subscription']!r}, not {named!r}: use a checkpoint "
+                "of its own for each subscription",
+                field="subscription",
+            )
+
+    def _part(self, subscription: str, start: int, end: int, client: SyncClient) -> MailboxPart:
+        part = self._options.events_per_partition
+        return client.mailbox(subscription, start, end, limit=_WHOLE_RANGE, part=part)
+
+    def _begin_live(self) -> Offset:
+        name, text = f"spark-{uuid.uuid4().hex}", self._options.filter
+        assert text is not None
+        made = self._link.ask(
+            lambda client: client.create_subscription(text, id=name, expires_in_seconds=_LIVE_SECONDS)
+        )
+        self._renewed = time.monotonic()
+        return {"subscription": name, "offset": made.since}
+
+    def _renew_live(self, start: Offset) -> None:
+        now, text = time.monotonic(), self._options.filter
+        assert text is not None
+        if self._renewed is None or now - self._renewed > _RENEWAL_SECONDS:
+            self._link.ask(
+                lambda client: client.replace_subscription(
+                    start["subscription"], text, expires_in_seconds=_LIVE_SECONDS
+                )
+            )
+            self._renewed = now
+
+    def _begin_again(self, start: Offset, exc: RequestRefused) -> Offset:
+        """A live subscription has expired while no query read it; anything else is an error."""
+        if self._options.subscription is not None or exc.details.get("status") != 404:
+            raise DataLoss(_explained(exc, start["subscription"], start["offset"])) from exc
+        again = self._begin_live()
+        self._lose(
+            f"the query was away for longer than {_LIVE_SECONDS:g} s: events from offset {start['offset']} up to "
+            f"{again['offset']} may be missing",
+            exc,
+        )
+        return again
+
+    def _report(self, gaps: "list[GapItem] | tuple[GapItem, ...]") -> None:
+        for gap in gaps:
+            count = "an unknown number of" if gap.dropped is None else str(gap.dropped)
+            self._lose(
+                f"{count} events from offset {gap.start} up to {gap.end} are missing from the mailbox ({gap.reason})"
+            )
+
+    def _lose(self, what: str, cause: Exception | None = None) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{what}; the option failOnDataLoss=false goes on without them") from cause
+        logger.warning("%s", what)
+
+
+def _look(subscription: str, start: int, target: int | None, most: int, client: SyncClient) -> MailboxPart:
+    wait_seconds = _WAIT_SECONDS if target is None else 0.0
+    part = client.mailbox(subscription, start, limit=most, wait_seconds=wait_seconds)
+    if target is None or part.end <= target:
+        return part
+    return client.mailbox(subscription, start, target, limit=most)
+
+
+def _explained(exc: RequestRefused, subscription: str, start: int) -> str:
+    if exc.details.get("code") == "gone":
+        return (
+            f"somebody else has acknowledged deliveries of {subscription!r} that this query had not committed, from "
+            f"offset {start} on: a subscription belongs to one query, with one checkpoint ({exc})"
+        )
+    return f"subscription {subscription!r} cannot be read from offset {start} on: {exc}"
