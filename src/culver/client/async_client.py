@@ -3,15 +3,15 @@
 import asyncio
 import enum
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from culver.client.event_encoding import EventLike, encode_events
 from culver.client.link import Link, set_path, subscription_path
 from culver.client.log_calls import LogCalls
+from culver.client.publication_calls import PublicationCalls
 from culver.client.publisher import Publisher
 from culver.client.receiving.feed import Feed
 from culver.client.receiving.group_feed import GroupFeed
@@ -25,14 +25,12 @@ from culver.client.site_address import default_url, parse_address
 from culver.client.site_calls import SiteCalls
 from culver.errors import ClientError, InvalidRequest, RequestRefused
 from culver.messages import (
-    AcceptedEvents,
     AcceptedRows,
     Gap,
     Mailbox,
     MailboxLimits,
     NewDeliveryTarget,
     NewSubscription,
-    Receipt,
     RemovedSet,
     Replacement,
     Rows,
@@ -43,12 +41,8 @@ from culver.messages import (
     Warnings,
 )
 
-# A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
-_MESSAGE_BYTES = 512 * 1024
-
 AckMode = Literal["auto", "manual"]
 
-Answer = TypeVar("Answer", bound=Receipt)
 Page = TypeVar("Page", SubscriptionPage, SetPage)
 
 
@@ -66,7 +60,7 @@ class ClientState(enum.Enum):
     CLOSED = "closed"
 
 
-class Client(SiteCalls, LogCalls):
+class Client(PublicationCalls, SiteCalls, LogCalls):
     """A connection to a site, for one event loop. Use it as `async with`; nothing is sent before the first
     call. `url` defaults to CULVER_URL, and that to a site on this machine.
 
@@ -153,61 +147,6 @@ class Client(SiteCalls, LogCalls):
         await asyncio.gather(*self._feeds, return_exceptions=True)
         await self._publisher.close()
         await self._link.close()
-
-    # --- publishing ---
-
-    async def publish(
-        self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any
-    ) -> Receipt:
-        """Publish one event (a mapping, its JSON text, or keyword attributes) or several, all or none.
-        Returns once they are on the site's disk.
-
-        Calls may overlap and are then pipelined over the one connection, in their order and `max_in_flight` at
-        most; the others wait. Calls with one event each that overlap share messages; each still has its own
-        receipt or error. Raises InvalidEvent before anything is sent, and ConnectionFailed where the site cannot be
-        reached, or the connection was lost and did not come back within `retry_seconds`: then it is unknown whether
-        the events were stored.
-        """
-        encoded = encode_events(events, attributes)
-        self._open_link()
-        if _fits_a_message(encoded):
-            return await self._publisher.publish(encoded)
-        return await self._publish_over_http(encoded)
-
-    async def publish_encoded(self, events: Sequence[bytes], *, over_http: bool = False) -> Receipt:
-        """As `publish`, for events that are known to be JSON objects. The site ends a WebSocket after a
-        hundred refused messages; `over_http` avoids that for events of which many may be refused."""
-        self._open_link()
-        if over_http or not _fits_a_message(events):
-            return await self._publish_over_http(events)
-        return await self._publisher.publish(events)
-
-    async def publish_once(
-        self, events: EventLike | Iterable[EventLike], *, publisher: str, sequence: int
-    ) -> AcceptedEvents:
-        """Publish events under numbers of your own: the first has that sequence under the publisher's id, and those
-        behind it the following ones. Events that the site stored before under the same numbers are not stored again,
-        also by another client or after a restart, as long as the site remembers them (`publishing.window_seconds`).
-        `repeated` of the answer says how many these are.
-
-        Raises as `publish`; RequestRefused with the code `conflict` where the site has forgotten such old numbers, or
-        has other events under them."""
-        encoded = encode_events(events, {})
-        async with self._publisher.turn():
-            return await self._post(AcceptedEvents, encoded, publisher=publisher, sequence=sequence)
-
-    async def _publish_over_http(self, events: Sequence[bytes]) -> Receipt:
-        async with self._publisher.turn():
-            publisher, sequence = self._publisher.publisher, self._publisher.number(len(events))
-            numbers = {} if publisher is None else {"publisher": publisher, "sequence": sequence}
-            return await self._post(Receipt, events, **numbers)
-
-    async def _post(self, kind: type[Answer], events: Sequence[bytes], **numbers: Any) -> Answer:
-        content = b"[%b]" % b",".join(events)
-        link = self._open_link()
-        return await self._publisher.insist(
-            lambda: link.ask(kind, "POST", "/v1/events", content=content, **numbers)
-        )
 
     # --- receiving ---
 
@@ -483,10 +422,6 @@ connect = Client
 def _check_ack(ack: str) -> None:
     if ack not in ("auto", "manual"):
         raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
-
-
-def _fits_a_message(events: Sequence[bytes]) -> bool:
-    return sum(map(len, events)) + len(events) <= _MESSAGE_BYTES
 
 
 def _target(channel: str | None) -> NewDeliveryTarget | None:
