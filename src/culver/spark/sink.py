@@ -87,7 +87,7 @@ def _checked(
 ) -> SinkOptions:
     options = sink_options(given, is_streaming=is_streaming)
     if overwrite:
-        wanted = 'outputMode("append") or outputMode("update")' if is_streaming else 'mode("append")'
+        wanted = 'outputMode("append")' if is_streaming else 'mode("append")'
         raise InvalidConfiguration(f"published events cannot be overwritten: use {wanted}", field="mode")
     check_columns(schema, options.json)
     return options

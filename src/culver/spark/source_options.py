@@ -53,7 +53,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
     """Raises InvalidConfiguration with the name of the option as `field`."""
-    more = () if is_streaming else ("batch",)
+    more = ("checkpointLocation", "queryName") if is_streaming else ("batch",)
     options = _Given(given, (*_SINK_OPTIONS, *more))
     publisher, order = options.text("publisher"), options.text("order") or "input"
     if publisher is not None and not re.fullmatch(_PUBLISHER, publisher):
