@@ -1,7 +1,7 @@
 """The data source `fragile`: the sink `culver` on workers that die in the middle of a task, and drivers that forget.
 
-With the option `dieAfter`, the first attempt of each task kills its own process with `kill -9` after so many rows.
-With `failCommits`, a directory, the first commit of each batch fails.
+The first attempt of each task kills its own process with `kill -9` after so many rows as the option `dieAfter` says.
+With `failCommits`, the first commit of each batch fails. Both leave marks in the directory of the option `marks`.
 """
 
 import os
@@ -17,14 +17,16 @@ from pyspark.sql.types import StructType
 
 from culver.spark.sink import batch_writer, stream_writer
 
-_OWN = ("dieafter", "failcommits")
+_OWN = ("dieafter", "failcommits", "marks")
 
 
-def dying(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def dying(batches: Iterator[pa.RecordBatch], rows: int, marks: str) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
+    assert context is not None
     for batch in batches:
-        if context is not None and context.attemptNumber() == 0 and batch.num_rows > rows:
+        if context.attemptNumber() == 0 and batch.num_rows > rows:
             yield batch.slice(0, rows)
+            (Path(marks) / f"died-{context.partitionId()}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         yield batch
         rows -= batch.num_rows
@@ -36,11 +38,14 @@ class FragileSource(DataSource):
         return "fragile"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return FragileBatchWriter(batch_writer(self._others(), schema, overwrite), self._rows())
+        return FragileBatchWriter(
+            batch_writer(self._others(), schema, overwrite), self._rows(), self.options["marks"]
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        directory = self.options.get("failCommits")
-        return FragileStreamWriter(stream_writer(self._others(), schema, overwrite), self._rows(), directory)
+        writer = stream_writer(self._others(), schema, overwrite)
+        fails = "failCommits" in self.options
+        return FragileStreamWriter(writer, self._rows(), self.options["marks"], fails)
 
     def _others(self) -> dict[str, str]:
         return {name: value for name, value in self.options.items() if name.lower() not in _OWN}
@@ -50,26 +55,27 @@ class FragileSource(DataSource):
 
 
 class FragileBatchWriter(DataSourceArrowWriter):
-    def __init__(self, writer: Any, rows: int) -> None:
+    def __init__(self, writer: Any, rows: int, marks: str) -> None:
         self._writer = writer
         self._rows = rows
+        self._marks = marks
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-        return self._writer.write(dying(iterator, self._rows))
+        return self._writer.write(dying(iterator, self._rows, self._marks))
 
 
 class FragileStreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, writer: Any, rows: int, directory: str | None) -> None:
+    def __init__(self, writer: Any, rows: int, marks: str, fails: bool) -> None:
         self._writer = writer
         self._rows = rows
-        self._directory = directory
+        self._marks = marks
+        self._fails = fails
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-        return self._writer.write(dying(iterator, self._rows))
+        return self._writer.write(dying(iterator, self._rows, self._marks))
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
-        if self._directory is not None:
-            mark = Path(self._directory) / f"committing-{batchId}"
-            if not mark.exists():
-                mark.touch()
-                raise RuntimeError("the driver fails before it commits")
+        mark = Path(self._marks) / f"committing-{batchId}"
+        if self._fails and not mark.exists():
+            mark.touch()
+            raise RuntimeError("the driver fails before it commits")

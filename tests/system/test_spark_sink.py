@@ -147,8 +147,9 @@ def test_log_is_not_overwritten(spark: SparkSession, site: Service) -> None:
         numbers(spark, 1).write.format("culver").mode("overwrite").option("url", site.url).save()
 
 
-def test_rows_of_killed_workers_are_stored_once(spark: SparkSession, site: Service) -> None:
-    save(numbers(spark, 9_000), site, "fragile", dieAfter=1_234, eventsPerRequest=500)
+def test_rows_of_killed_workers_are_stored_once(spark: SparkSession, site: Service, tmp_path: Path) -> None:
+    save(numbers(spark, 9_000), site, "fragile", dieAfter=1_234, eventsPerRequest=500, marks=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"died-0", "died-1", "died-2"}
     assert Counter(event["n"] for event in stored(site)) == Counter(range(9_000))
 
 
@@ -206,7 +207,8 @@ def test_batch_of_a_query_that_failed_before_its_commit_is_stored_once(
             spread.writeStream.format("fragile")
             .option("url", site.url)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .option("failCommits", str(tmp_path))
+            .option("failCommits", "true")
+            .option("marks", str(tmp_path))
             .option("order", "sorted")
             .option("dieAfter", "300")
             .trigger(availableNow=True)
@@ -218,8 +220,24 @@ def test_batch_of_a_query_that_failed_before_its_commit_is_stored_once(
         with pytest.raises(Exception, match="the driver fails before it commits"):
             play()
     play()
-    assert {path.name for path in tmp_path.glob("committing-*")} == {"committing-0", "committing-1"}
+    marks = {path.name for path in tmp_path.glob("*-[0-9]")}
+    assert marks == {"committing-0", "committing-1", "died-0", "died-1", "died-2"}
     assert Counter(event["n"] for event in stored(site)) == Counter(range(6_000))
+
+
+def test_batches_of_a_query_may_be_written_one_by_one(
+    spark: SparkSession, site: Service, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "in", 2, 100)
+
+    def publish(rows: DataFrame, batch: int) -> None:
+        for _ in range(2):
+            save(rows, site, publisher="alerts", batch=batch)
+
+    rows = spark.readStream.schema("n BIGINT").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    query = rows.writeStream.foreachBatch(publish).trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    assert Counter(event["n"] for event in stored(site)) == Counter(range(200))
 
 
 def test_changed_results_are_refused_as_a_whole(spark: SparkSession, site: Service, tmp_path: Path) -> None:
