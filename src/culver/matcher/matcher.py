@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from culver.config import UNLIMITED_FILTERS
 from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, NotFound, counted
 from culver.matcher.column_mapping import ColumnMapping
 from culver.matcher.event_values import event_of, events_of
@@ -19,8 +20,9 @@ from culver.matcher.id_table import IdTable
 from culver.matcher.match_lists import LISTS, PAIRS, in_order, lists_of, pairs_of, split
 from culver.matcher.packed_texts import PackedTexts
 from culver.matching import BatchColumns, ColumnarFilter, ColumnarMatcher, Matches, read_filter, write_filter
+from culver.model import Domain
 from culver.model.columns import column_of_array, pack
-from culver.model.language import parse, prepare
+from culver.model.language import Explanation, explain, parse, prepare
 from culver.row_table import RowsLike, as_table
 
 _FIRST_ROWS, _MOST_ROWS = 1024, 1 << 16
@@ -138,9 +140,10 @@ class Matcher:
             return iter(list(self._ids.numbers()))
 
     @property
-    def attributes(self) -> frozenset[str]:
-        """The names of attributes that the filters mention."""
-        return self._settled()[0].attributes
+    def attributes(self) -> Mapping[str, frozenset[Domain]]:
+        """The names of the attributes that the filters mention, and the domains of the values that they compare each
+        with: more than one where filters differ, none where they only ask whether it is there."""
+        return self._settled()[0].domains
 
     # --- matching -----------------------------------------------------------------------------------------
 
@@ -171,6 +174,11 @@ class Matcher:
             bounds = matches.offsets.tolist()
             found += [listed[begin:end] for begin, end in pairwise(bounds)]
         return found
+
+    def explain(self, id: str, event: Any) -> Explanation:  # noqa: A002
+        """Why an event matches a filter, or why not: constraint by constraint. `print` shows it. Raises NotFound and
+        InvalidEvent."""
+        return explain(parse(self.filter(id), UNLIMITED_FILTERS), event_of(event))
 
     def match_pairs(self, events: Any, *, timezone: str | None = None) -> pa.Table:
         """An Arrow table with a row for each match: `row`, the place of the event among those given, and `id`. In
@@ -210,8 +218,8 @@ class Matcher:
 
     def _found(self, frame: Frame, timezone: str | None, matcher: ColumnarMatcher) -> Iterator[Matches]:
         """The matches of a table, some rows at a time."""
-        table = frame.table(matcher.attributes)
-        mapping = ColumnMapping(table.schema, matcher.attributes, timezone)
+        table = frame.table(matcher.domains)
+        mapping = ColumnMapping(table.schema, matcher.domains, timezone)
         begin, step = 0, _FIRST_ROWS
         while begin < table.num_rows:
             rows = table.slice(begin, step).combine_chunks().to_batches()

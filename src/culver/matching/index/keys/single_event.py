@@ -87,7 +87,7 @@ class EventMemory:
         parts = _STRUCTURE, columns, _STRUCTURE * columns, _BUFFERS * columns, columns
         _, children, structures, buffers, cell, text = accumulate(parts, initial=0)
         words = np.zeros(text + -(-room // _WORD), np.int64)
-        self._memory = memoryview(words).cast("B")
+        self._memory = words.data.cast("B")
         self._pack = cells.pack_into
         self._cells_at, self._text_at = _WORD * cell, _WORD * text
         self.address = words.ctypes.data

@@ -4,14 +4,13 @@ The kernels work on flat arrays, which `segment_layout` draws: from what a tile 
 registrations, for one segment or several."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from culver.jit import Integers, compiled
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import run_starts
-from culver.matching.index.compile.constraint_codec import attributes_of_text
 from culver.matching.index.intrinsics.raw_memory import longs_at, shorts_at
 from culver.matching.index.intrinsics.vectors import LANES, emit
 from culver.matching.index.keys.batch_columns import BatchColumns
@@ -30,7 +29,7 @@ from culver.matching.index.search.bucket_search import EventKeys
 from culver.matching.index.search.buffer_pool import result_buffer
 from culver.matching.index.segments.columnar_segment import ColumnarSegment
 from culver.matching.index.segments.segment_file import SegmentView
-from culver.model import Event
+from culver.model import Domain, Event
 from culver.model.columns import pack
 
 # Rows times dimensions that are worked on at a time.
@@ -60,14 +59,13 @@ class ColumnarMatcher:
         self.registrations = sum(len(view.segment) for view in views)
 
     @functools.cached_property
-    def attributes(self) -> frozenset[str]:
-        """The names that the filters mention, and perhaps some of filters that were removed."""
-        names: set[str] = set()
+    def domains(self) -> Mapping[str, frozenset[Domain]]:
+        """The names that the filters mention, and what they compare each with. Removed filters may still count."""
+        found: dict[str, frozenset[Domain]] = {}
         for view in self.views:
-            names.update(name for name, _ in view.segment.dimensions)
-            for text in view.segment.pool:
-                names |= attributes_of_text(text)
-        return frozenset(names)
+            for name, domains in view.segment.domains.items():
+                found[name] = found.get(name, frozenset()) | domains
+        return found
 
     def matches_per_row(self) -> float:
         return sum([view.segment.matches_per_row for view in self.views])
@@ -112,7 +110,6 @@ class ColumnarMatcher:
             for view, found in zip(self.views, np.diff(ends, prepend=0).tolist(), strict=True):
                 view.segment.matches_per_row = found / rows
         return Matches(offsets, numbers)
-
 
     def match_event(self, event: Event) -> Integers:
         """Find the numbers of the registrations that one event matches, whatever the log position."""
