@@ -42,6 +42,8 @@ TYPES: list[tuple[pa.Array, Kind, list[Any]]] = [
         for kind in (pa.string(), pa.large_string(), pa.string_view())
     ),
     (pa.array(TEXTS).dictionary_encode(), Kind.STRING, NORMAL),
+    (pa.array(TEXTS, pa.string_view()).dictionary_encode(), Kind.STRING, NORMAL),
+    (pa.array(LISTS, pa.list_(pa.string_view())), Kind.STRINGS, LISTS),
     (pa.RunEndEncodedArray.from_arrays([1, 3], ["a", "b"]), Kind.STRING, ["a", "b", "b"]),
     (pa.array([True, None, False]), Kind.BOOLEAN, [True, None, False]),
     *(
