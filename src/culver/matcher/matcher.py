@@ -86,12 +86,12 @@ class Matcher:
         it has added none.
         """
         prepared = prepare(_text(filter, "a filter"))
+        if not prepared.parameters:
+            raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
         table = as_table(rows)
         if table.num_columns != prepared.parameters and table.num_rows:
             given, wanted = counted(table.num_columns, "column"), counted(prepared.parameters, "parameter")
             raise InvalidRequest(f"the rows have {given}, and the filter has {wanted}", field="rows")
-        if not prepared.parameters:
-            raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
         try:
             columns = tuple(column_of_array(each, place) for place, each in enumerate(table.columns, 1))
             with self._changing():

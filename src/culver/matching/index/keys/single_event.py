@@ -67,7 +67,10 @@ class EventLayout:
                 cells.append(0)  # kernels ask whether there is a list, not what it holds
             else:
                 cells.append(value)
-        memory = self._free.pop() if self._free else EventMemory(len(self._names), self._cells, _TEXT_BYTES)
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = EventMemory(len(self._names), self._cells, _TEXT_BYTES)
         if end > memory.room:
             memory = EventMemory(len(self._names), self._cells, 2 * end)
         memory.write(cells, texts, end)
