@@ -378,7 +378,7 @@ def test_threads_match_while_another_one_changes() -> None:
     threads = [threading.Thread(target=match) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for number in range(150):
+    for number in range(100):
         matcher.add(f"comes {number}", "a > 0 AND b IS NULL")
         assert f"comes {number}" in matcher.match(event)
         matcher.add_many("a < ?", [(1000,), (3,)], ids=[f"row {number}", f"not {number}"])
