@@ -115,8 +115,7 @@ class Environment:
         return sum(
             path.stat().st_size
             for path in packages.rglob("*")
-            if path.is_file()
-            and path.relative_to(packages).parts[0].split("-")[0] not in FRESH_PACKAGES
+            if path.is_file() and path.relative_to(packages).parts[0].split("-")[0] not in FRESH_PACKAGES
         )
 
 

@@ -50,7 +50,8 @@ class EventSchema(NamedTuple):
         held.update({DATA_PREFIX + name: domain for name, domain in held.items()})
         wrong = {
             (name, domain)
-            for name, domain in matcher.domains
+            for name, domains in matcher.attributes.items()
+            for domain in domains or {None}
             if name not in held or domain not in (None, held[name])
         }
         if not wrong:

@@ -4,7 +4,7 @@ The text is canonical: two constraints are equal exactly if their texts are.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from culver.model import Domain, Timestamp
@@ -48,21 +48,6 @@ def attribute_of_text(text: str) -> str | None:
     if "\\" in name:  # something is escaped, perhaps a quotation mark
         name = json.loads(text)[1]
     return name
-
-
-def attributes_of_text(text: str) -> set[str]:
-    """The attributes that a constraint is about."""
-    name = attribute_of_text(text)
-    return {name} if name is not None else set(_attributes_of_packed(json.loads(text)))
-
-
-def _attributes_of_packed(packed: Any) -> Iterator[str]:
-    if isinstance(packed, list):
-        if packed[0] == "attribute":
-            yield packed[1]
-        elif packed[0] != "literal":
-            for each in packed[1:]:
-                yield from _attributes_of_packed(each)
 
 
 def _pack_constraint(constraint: Constraint) -> list[Any]:
