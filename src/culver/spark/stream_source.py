@@ -184,8 +184,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._link.ask(lambda client: client.log()).next_offset
         if end < start["offset"]:
             raise DataLoss(
-                f"the log of {self._options.url} ends at offset {end}, before offset {start['offset']} of this query: "
-                "was the site restored from a copy? Begin with a new checkpoint"
+                f"the log of {self._options.url} ends at offset {end}, before offset {start['offset']} of this "
+                "query: was the site restored from a copy? Begin with a new checkpoint"
             )
 
     def _part(self, subscription: str, start: int, end: int, client: SyncClient) -> MailboxPart:
