@@ -15,6 +15,7 @@ from culver.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from culver.client import (
+        AcceptedEvents as AcceptedEvents,
         Client as Client,
         ClientState as ClientState,
         FilterTest as FilterTest,

@@ -69,6 +69,15 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishingSettings:
+    """How long the site recognises a numbered publication that is sent again."""
+
+    window_seconds: int = 24 * 3600
+    window_ranges: int = 200_000  # of consecutive sequences that are remembered, of all publishers
+    max_publishers: int = 100_000  # of which the last sequence is remembered for longer
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrySettings:
     max_subscriptions: int = 2_000_000
     max_batch: int = 10_000  # subscriptions in one request, each with a filter of its own
@@ -118,6 +127,8 @@ _BOUNDS = {
     "pipeline.slices_min": (1, MOST_SLICES),
     "pipeline.slices_max": (1, MOST_SLICES),
     "pipeline.dimensions": (1, 16),
+    "publishing.window_seconds": (1, _MOST),
+    "publishing.window_ranges": (1, 10_000_000),
     "delivery.mailbox_count": (1, _MOST),
     "delivery.mailbox_bytes": (1, _MOST),
     "delivery.mailbox_age_seconds": (1, _MOST),
@@ -183,6 +194,7 @@ class Settings:
     events: EventSettings = field(default_factory=EventSettings)
     filters: FilterSettings = field(default_factory=FilterSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    publishing: PublishingSettings = field(default_factory=PublishingSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     delivery: DeliverySettings = field(default_factory=DeliverySettings)

@@ -16,7 +16,7 @@ pass the same contract suite. All methods belong to the event loop's thread and 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices
@@ -37,11 +37,41 @@ from culver.model import Event
 from culver.model.language import Predicate
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 
+MOST_SEQUENCE = 2**63 - 2
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationNumbers:
+    """The numbers of a publication's events, one each: a publisher's id, and ascending sequences from 0 to
+    MOST_SEQUENCE."""
+
+    publisher: str
+    sequences: Sequence[int]
+
+
+class NumberedPart(NamedTuple):
+    """Consecutive events of a numbered publication, at `[first_offset, next_offset)` in the log. A repeat was there
+    before."""
+
+    first_offset: int
+    next_offset: int
+    is_repeat: bool
+
 
 class Publications(Protocol):
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
         """Append events to the log, all or none. The answer comes once they are on disk; it may be cancelled by a
         caller that no longer wants it. Raises Unavailable, and the answer raises StorageFull or StorageError."""
+
+    def publish_once(
+        self, events: Sequence[Event], numbers: PublicationNumbers
+    ) -> "asyncio.Future[list[NumberedPart]]":
+        """Append those events whose numbers are not in the log yet, all or none, and answer with the places of all of
+        them, in order. Two that come at the same time with the same number are one. Cancelling the answer takes
+        nothing back.
+
+        The answer raises what that of `publish` raises; Unavailable; and Conflict (`field="sequence"`) where the site
+        has forgotten whether it has a number, or has another event under it. Then it has appended nothing."""
 
 
 class Subscriptions(Protocol):

@@ -2,8 +2,9 @@
 gateway process over a real socket, and for the fake site of the other tests."""
 
 import asyncio
+import random
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,11 +33,14 @@ from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.registry import Registration, SubscriptionSpec
 from culver.roles import (
+    MOST_SEQUENCE,
     ChannelLoss,
     ChannelSession,
     History,
     JointSession,
+    NumberedPart,
     Observation,
+    PublicationNumbers,
     Publications,
     Session,
     Sessions,
@@ -211,6 +215,114 @@ def test_publications_get_offsets_in_their_order(play: Play) -> None:
         answers = [site.publications.publish(events(1, 2)), site.publications.publish(events(3))]
         receipts = await asyncio.gather(*answers)
         assert [(each.first_offset, each.next_offset) for each in receipts] == [(0, 2), (2, 3)]
+
+    play(scenario)
+
+
+def numbers(first: int, count: int, publisher: str = "p") -> PublicationNumbers:
+    return PublicationNumbers(publisher, range(first, first + count))
+
+
+def places(parts: Sequence[NumberedPart]) -> list[tuple[int, bool]]:
+    """The offset of each event, and whether it was there before."""
+    return [
+        (offset, is_repeat) for first, following, is_repeat in parts for offset in range(first, following)
+    ]
+
+
+def test_repeat_of_a_numbered_publication_gets_the_first_receipt(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        publish_once = site.publications.publish_once
+        assert places(await publish_once(events(1, 2), numbers(7, 2))) == [(0, False), (1, False)]
+        await site.publications.publish(events(3))
+        assert places(await publish_once(events(1, 2), numbers(7, 2))) == [(0, True), (1, True)]
+        assert places(await publish_once(events(1, 2), numbers(7, 2, "q"))) == [(3, False), (4, False)]
+        receipt = await site.publications.publish(events(4))
+        assert receipt.first_offset == 5
+
+    play(scenario)
+
+
+def test_of_a_repeat_in_other_batches_only_what_is_new_is_appended(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        publish_once = site.publications.publish_once
+        await publish_once(events(2, 3), numbers(2, 2))
+        await publish_once(events(6), numbers(6, 1))
+        parts = await publish_once(events(0, 1, 2, 3, 4, 5, 6, 7), numbers(0, 8))
+        assert places(parts) == [
+            (3, False), (4, False), (0, True), (1, True), (5, False), (6, False), (2, True), (7, False)
+        ]  # fmt: skip
+        again = await publish_once(events(4, 6, 9), PublicationNumbers("p", [4, 6, 9]))
+        assert places(again) == [(5, True), (2, True), (8, False)]
+
+    play(scenario)
+
+
+def test_numbered_publications_that_come_at_the_same_time_are_never_doubled(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        rng = random.Random(5)
+        spans = [(first, first + rng.randint(1, 9)) for first in (rng.randrange(40) for _ in range(60))]
+        answers = await asyncio.gather(
+            *[
+                site.publications.publish_once(events(*range(*span)), numbers(span[0], span[1] - span[0]))
+                for span in spans
+            ]
+        )
+        offsets: dict[int, int] = {}
+        fresh = 0
+        for (first, end), parts in zip(spans, answers, strict=True):
+            for sequence, (offset, is_repeat) in zip(range(first, end), places(parts), strict=True):
+                assert offsets.setdefault(sequence, offset) == offset
+                fresh += not is_repeat
+        assert fresh == len(offsets) == len(set(offsets.values()))
+        end = (await site.publications.publish(events(1))).first_offset
+        assert end == len(offsets)
+
+    play(scenario)
+
+
+def test_numbered_publication_whose_caller_has_gone_is_known_all_the_same(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        given_up = site.publications.publish_once(events(1), numbers(0, 1))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        parts = await site.publications.publish_once(events(1), numbers(0, 1))
+        (stored,) = places(parts)
+        receipt = await site.publications.publish(events(2))
+        assert (stored[0], receipt.first_offset) == (0, 1)
+
+    play(scenario)
+
+
+def test_another_event_under_a_known_number_is_refused_and_nothing_stored(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.publications.publish_once(events(1, 2), numbers(0, 2))
+        with pytest.raises(Conflict) as caught:
+            await site.publications.publish_once(events(1, 3, 4), numbers(0, 3))
+        assert caught.value.field == "sequence"
+        assert (await site.publications.publish(events(5))).first_offset == 2
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("sequences", [[-1], [MOST_SEQUENCE + 1], [3, 2], [2, 2]])
+def test_impossible_numbers_are_refused(play: Play, sequences: list[int]) -> None:
+    async def scenario(site: Site) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            await site.publications.publish_once(events(*sequences), PublicationNumbers("p", sequences))
+        assert caught.value.field == "sequence"
+
+    play(scenario)
+
+
+def test_subscribers_get_the_payload_that_was_stored_under_a_number(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        registration = await add(site, "a >= 0", "s")
+        for _ in range(2):
+            await site.publications.publish_once(events(1, 2), numbers(0, 2))
+        session = await site.sessions.open(registration)
+        assert await receive(session, 2) == [Delivery("s", 0, b'{"a": 1}'), Delivery("s", 1, b'{"a": 2}')]
+        await session.close()
 
     play(scenario)
 

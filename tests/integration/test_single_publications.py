@@ -70,7 +70,7 @@ def test_killed_site_fails_what_is_pending_and_has_what_it_acknowledged(tmp_path
     failed: list[int] = []
 
     async def publish(service: Service) -> None:
-        async with culver.connect(service.url) as client:
+        async with culver.connect(service.url, retry_seconds=0) as client:
             await client.create_subscription("n >= 0", id="all")
 
             async def work(worker: int) -> None:

@@ -49,6 +49,7 @@ from culver.pipeline.engine_totals import (
 from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
 from culver.registry.registry import SetSummary
 from culver.registry.subscription_ids import check_id, check_set_name, new_ids, split_member
+from culver.roles import MOST_SEQUENCE, NumberedPart, PublicationNumbers
 from support.fake_channels import FakeChannels
 from support.fake_overlay import FakeOverlay
 from support.memory_slices import MemorySlices
@@ -72,6 +73,8 @@ class FakeSite:
         self.observation = FakeObservation(self)
         self.ready = True
         self.events: list[Event] = []
+        # The offsets of numbered events, by publisher and sequence.
+        self.numbers: dict[tuple[str, int], int] = {}
         self.first_offset = 0
         self.registrations: dict[str, Registration] = {}
         self.acknowledged: dict[str, int] = {}
@@ -146,9 +149,12 @@ class FakePublications:
         return asyncio.create_task(self._publish(events))
 
     async def _publish(self, events: Sequence[Event]) -> CommitReceipt:
+        await self._site.hold.wait()
+        self._site.fail("publish")
+        return await self._append(events)
+
+    async def _append(self, events: Sequence[Event]) -> CommitReceipt:
         site = self._site
-        await site.hold.wait()
-        site.fail("publish")
         first = len(site.events)
         site.events += events
         for offset in range(first, len(site.events)):
@@ -157,7 +163,37 @@ class FakePublications:
                     await site.channels.publish(each.channel, site.events[offset].payload)
                     site.acknowledged[each.id] = offset
         site.wake()
-        return CommitReceipt(first, len(site.events))
+        return CommitReceipt(first, first + len(events))
+
+    def publish_once(
+        self, events: Sequence[Event], numbers: PublicationNumbers
+    ) -> asyncio.Future[list[NumberedPart]]:
+        return asyncio.create_task(self._publish_once(events, numbers))
+
+    async def _publish_once(self, events: Sequence[Event], numbers: PublicationNumbers) -> list[NumberedPart]:
+        site, sequences = self._site, list(numbers.sequences)
+        if not all(0 <= sequence <= MOST_SEQUENCE for sequence in sequences):
+            raise InvalidRequest("out of bounds", field="sequence")
+        if sorted(set(sequences)) != sequences:
+            raise InvalidRequest("they ascend", field="sequence")
+        await site.hold.wait()
+        site.fail("publish")
+        parts: list[NumberedPart] = []
+        fresh: list[Event] = []
+        known = dict(site.numbers)
+        for sequence, event in zip(sequences, events, strict=True):
+            offset = known.get((numbers.publisher, sequence))
+            if offset is None:
+                offset = site.numbers[numbers.publisher, sequence] = len(site.events) + len(fresh)
+                fresh.append(event)
+                parts.append(NumberedPart(offset, offset + 1, False))
+            elif site.events[offset].payload == event.payload:
+                parts.append(NumberedPart(offset, offset + 1, True))
+            else:
+                site.numbers = known
+                raise Conflict("another event", field="sequence")
+        await self._append(fresh)
+        return parts
 
 
 class FakeSubscriptions:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         connect_sync as connect_sync,
     )
     from culver.messages import (
+        AcceptedEvents as AcceptedEvents,
         FilterTest as FilterTest,
         Gap as Gap,
         Mailbox as Mailbox,

@@ -3,15 +3,15 @@
 import asyncio
 import enum
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from culver.client.event_encoding import EventLike, encode_events
 from culver.client.link import Link, set_path, subscription_path
 from culver.client.log_calls import LogCalls
+from culver.client.publication_calls import PublicationCalls
 from culver.client.publisher import Publisher
 from culver.client.receiving.feed import Feed
 from culver.client.receiving.group_feed import GroupFeed
@@ -31,7 +31,6 @@ from culver.messages import (
     MailboxLimits,
     NewDeliveryTarget,
     NewSubscription,
-    Receipt,
     RemovedSet,
     Replacement,
     Rows,
@@ -41,9 +40,6 @@ from culver.messages import (
     SubscriptionSet,
     Warnings,
 )
-
-# A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
-_MESSAGE_BYTES = 512 * 1024
 
 AckMode = Literal["auto", "manual"]
 
@@ -64,12 +60,16 @@ class ClientState(enum.Enum):
     CLOSED = "closed"
 
 
-class Client(SiteCalls, LogCalls):
+class Client(PublicationCalls, SiteCalls, LogCalls):
     """A connection to a site, for one event loop. Use it as `async with`; nothing is sent before the first
     call. `url` defaults to CULVER_URL, and that to a site on this machine.
 
     With `wait_seconds`, entering connects: it tries again while the site is not there yet (connections are
     refused, or a proxy answers 502, 503 or 504), and raises ConnectionFailed when that time is over.
+
+    A publication whose outcome is unknown, because the connection was lost, is sent again for up to `retry_seconds`
+    from its first sending on. The client numbers its publications, so the site stores it once. With 0 it does
+    neither.
 
     Every method raises ConnectionFailed where the site cannot be reached or does not answer within
     `timeout_seconds`, RequestRefused where it says no, and ClientError on a client that is not open.
@@ -85,6 +85,7 @@ class Client(SiteCalls, LogCalls):
         *,
         timeout_seconds: float = 30.0,
         wait_seconds: float = 0.0,
+        retry_seconds: float = 60.0,
         reconnect: bool = True,
         max_in_flight: int = 1024,
         buffer_count: int = 10_000,
@@ -96,7 +97,10 @@ class Client(SiteCalls, LogCalls):
             raise InvalidRequest("wait_seconds is a number of seconds, 0 or more", field="wait_seconds")
         self._address = parse_address(default_url() if url is None else url)
         self._timeout_seconds = timeout_seconds
+        if not 0 <= retry_seconds < math.inf:
+            raise InvalidRequest("retry_seconds is a number of seconds, 0 or more", field="retry_seconds")
         self._wait_seconds = wait_seconds
+        self._retry_seconds = retry_seconds
         self._max_in_flight = max_in_flight
         self._feed_options: dict[str, Any] = {
             "reconnect": reconnect,
@@ -120,7 +124,7 @@ class Client(SiteCalls, LogCalls):
         if self._state is not ClientState.UNOPENED:
             raise ClientError(f"a client is opened once, and this one is {self._state.value}")
         self._link = Link(self._address, self._timeout_seconds)
-        self._publisher = Publisher(self._link, self._max_in_flight)
+        self._publisher = Publisher(self._link, self._max_in_flight, self._retry_seconds)
         self._state = ClientState.OPEN
         if self._wait_seconds > 0:
             try:
@@ -143,39 +147,6 @@ class Client(SiteCalls, LogCalls):
         await asyncio.gather(*self._feeds, return_exceptions=True)
         await self._publisher.close()
         await self._link.close()
-
-    # --- publishing ---
-
-    async def publish(
-        self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any
-    ) -> Receipt:
-        """Publish one event (a mapping, its JSON text, or keyword attributes) or several, all or none.
-        Returns once they are on the site's disk.
-
-        Calls may overlap and are then pipelined over the one connection, in their order and `max_in_flight` at
-        most; the others wait. Calls with one event each that overlap share messages; each still has its own
-        receipt or error. Raises InvalidEvent before anything is sent, and ConnectionFailed where the connection
-        was lost before the answer: then it is unknown whether the events were stored, and it is for the
-        caller to decide whether to send them again.
-        """
-        encoded = encode_events(events, attributes)
-        link = self._open_link()
-        if _fits_a_message(encoded):
-            return await self._publisher.publish(encoded)
-        return await self._publish_over_http(link, encoded)
-
-    async def publish_encoded(self, events: Sequence[bytes], *, over_http: bool = False) -> Receipt:
-        """As `publish`, for events that are known to be JSON objects. The site ends a WebSocket after a
-        hundred refused messages; `over_http` avoids that for events of which many may be refused."""
-        link = self._open_link()
-        if over_http or not _fits_a_message(events):
-            return await self._publish_over_http(link, events)
-        return await self._publisher.publish(events)
-
-    async def _publish_over_http(self, link: Link, events: Sequence[bytes]) -> Receipt:
-        async with self._publisher.turn():
-            content = b"[%b]" % b",".join(events)
-            return await link.ask(Receipt, "POST", "/v1/events", content=content)
 
     # --- receiving ---
 
@@ -451,10 +422,6 @@ connect = Client
 def _check_ack(ack: str) -> None:
     if ack not in ("auto", "manual"):
         raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
-
-
-def _fits_a_message(events: Sequence[bytes]) -> bool:
-    return sum(map(len, events)) + len(events) <= _MESSAGE_BYTES
 
 
 def _target(channel: str | None) -> NewDeliveryTarget | None:

@@ -52,6 +52,13 @@ def http_errors(url: str) -> Iterator[None]:
         raise InvalidRequest(f"{url} is not the address of a site: {exc}", field="url") from exc
 
 
+def is_unsent(error: Exception) -> bool:
+    """Whether an error of the HTTP library says that there was not even a connection."""
+    import httpx
+
+    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
+
+
 def encode_message(message: msgspec.Struct) -> bytes:
     """A request as JSON. Raises InvalidRequest where JSON has no form for what the caller gave."""
     try:

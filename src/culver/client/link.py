@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from culver.client.connection_pool import ConnectionPool
-from culver.client.error_boundary import encode_message, http_errors, refusal
+from culver.client.error_boundary import encode_message, http_errors, is_unsent, refusal
 from culver.client.site_address import Address, parse_address
 from culver.client.websocket_connection import Connection
 from culver.errors import ClientError, ConnectionFailed
@@ -46,10 +46,18 @@ class Link:
         """Held while a stream that is not on a connection acknowledges."""
         self._http: httpx.AsyncClient | None = None
         self._closed = False
+        self.was_reached = False
+        """Whether the site has ever answered."""
 
     async def connection(self) -> Connection:
         """The WebSocket connection to the site, opened now if there is none. Raises ConnectionFailed."""
-        return await self._pool(None).first()
+        connection = await self._pool(None).first()
+        self.was_reached = True
+        return connection
+
+    def may_come_back(self, failure: ConnectionFailed) -> bool:
+        """Whether the site may be there again after a while."""
+        return failure.details.get("status", 503) in _NOT_THERE_YET
 
     async def stream_connection(self, url: str | None = None) -> Connection:
         """A connection to the site or a gateway that has room for one more stream, which is to be put on it in the
@@ -75,7 +83,7 @@ class Link:
                         await self.connection()
                         return
                     except ConnectionFailed as exc:
-                        if exc.details.get("status", 503) not in _NOT_THERE_YET:
+                        if not self.may_come_back(exc):
                             raise
                         failure = exc
                     await asyncio.sleep(delay)
@@ -114,14 +122,19 @@ class Link:
             content = encode_message(body)
         with http_errors(self.address.http):
             client = self._http_client()
-            response = await client.request(
-                method,
-                path,
-                content=content,
-                headers={"accept": answer_type}
-                | ({"content-type": content_type} if content is not None else {}),
-                params={name: value for name, value in query.items() if value is not None},
-            )
+            try:
+                response = await client.request(
+                    method,
+                    path,
+                    content=content,
+                    headers={"accept": answer_type}
+                    | ({"content-type": content_type} if content is not None else {}),
+                    params={name: value for name, value in query.items() if value is not None},
+                )
+            except Exception as exc:
+                self.was_reached = self.was_reached or not is_unsent(exc)
+                raise
+        self.was_reached = True
         if response.status_code < 400 or response.status_code in accept:
             return response.status_code, response.content
         try:

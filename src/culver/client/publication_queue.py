@@ -1,15 +1,18 @@
 """Publications on their way to the site. Those of one event that wait at the same time share a message.
 
     add ──> waiting ──take──> a message in flight ──settle──> a receipt or an error for each
-                ^                    │
-                └─── too many events ┘
+                                 ^             │
+                                 └── repeats <─┘  the connection is lost, or too many events
 
-The order is kept: messages are sent in the order of the calls, and the site publishes in the order of messages.
+The order is kept: messages are sent in the order of the calls, and the site publishes in the order of messages. A
+publication gets its number when it is first taken, and keeps it when it is sent again: the site stores it once.
 """
 
 import asyncio
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from culver.client.error_boundary import refusal
@@ -30,11 +33,19 @@ _MOST_BRACKETS = 64
 class Publication:
     """Events that are stored together, JSON text each. Without events, it is only a turn: see `take`."""
 
-    __slots__ = ("answer", "events")
+    __slots__ = ("answer", "events", "sent_at", "sequence")
 
     def __init__(self, events: Sequence[bytes], answer: "asyncio.Future[Any]") -> None:
         self.events = events
         self.answer = answer
+        self.sequence = -1
+        """The number of its first event, once it is taken."""
+        self.sent_at: float | None = None
+        """When it was sent, or was to be sent, for the first time; for its owner."""
+
+    @property
+    def end(self) -> int:
+        return self.sequence + len(self.events)
 
 
 class PublicationQueue:
@@ -46,6 +57,9 @@ class PublicationQueue:
         self._max_in_flight = max_in_flight
         self._max_events = max_events
         self._waiting: deque[Publication] = deque()
+        # Those to be sent again, by their numbers.
+        self._repeats: deque[Publication] = deque()
+        self._next_sequence = 0
         self._in_flight = 0
         self._messages = 0
 
@@ -55,8 +69,10 @@ class PublicationQueue:
     def take(self) -> list[Publication] | None:
         """The publications of the next message, several only where each is one event; None while all must wait. It
         grants the turns that come before them, and leaves out what its caller has given up."""
-        waiting = self._waiting
-        while waiting and self._in_flight < self._max_in_flight:
+        while self._in_flight < self._max_in_flight:
+            waiting = self._repeats or self._waiting
+            if not waiting:
+                return None
             head = waiting[0]
             if head.answer.done():
                 waiting.popleft()
@@ -66,12 +82,24 @@ class PublicationQueue:
             elif not _may_share(head):
                 self._in_flight += 1
                 self._messages += 1
-                return [waiting.popleft()]
-            elif self._messages >= MESSAGES_AT_ONCE and len(waiting) < self._max_events:
+                return [self._numbered(waiting.popleft())]
+            elif self._messages >= MESSAGES_AT_ONCE and len(self._waiting) < self._max_events:
                 return None
             else:
-                return self._take_shared()
+                return self._take_shared(waiting)
         return None
+
+    def number(self, count: int) -> int:
+        """The first of so many numbers, for a publication that goes another way."""
+        first = self._next_sequence
+        self._next_sequence += count
+        return first
+
+    def put_back(self, message: Sequence[Publication]) -> None:
+        """Have the publications of a message sent again, before those that come later."""
+        self._in_flight -= len(message)
+        self._messages -= 1
+        self._repeat(message)
 
     def release(self) -> None:
         """End a turn that `take` granted."""
@@ -82,7 +110,7 @@ class PublicationQueue:
         self._in_flight -= len(message)
         self._messages -= 1
         if isinstance(answer, RequestRefused) and self._has_too_many(message, answer):
-            self._waiting.extendleft(reversed(message))
+            self._repeat(message)
         elif isinstance(answer, CulverError):
             fail(message, answer)
         elif isinstance(answer, Published) and len(message) == 1:
@@ -95,11 +123,20 @@ class PublicationQueue:
 
     def fail_waiting(self, error: CulverError) -> None:
         """Fail everything that is not in flight."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._repeats, *self._waiting]
+        self._repeats, self._waiting = deque(), deque()
         fail(waiting, error)
 
-    def _take_shared(self) -> list[Publication]:
-        waiting = self._waiting
+    def _repeat(self, message: Sequence[Publication]) -> None:
+        for publication in message:
+            insort(self._repeats, publication, key=attrgetter("sequence"))
+
+    def _numbered(self, publication: Publication) -> Publication:
+        if publication.sequence < 0:
+            publication.sequence = self.number(len(publication.events))
+        return publication
+
+    def _take_shared(self, waiting: deque[Publication]) -> list[Publication]:
         room = min(self._max_events, self._max_in_flight - self._in_flight)
         message: list[Publication] = []
         size = 0
@@ -113,7 +150,10 @@ class PublicationQueue:
             size += len(head.events[0])
             if message and size > MESSAGE_BYTES:
                 break
-            message.append(waiting.popleft())
+            # The numbers of a message are consecutive, but what was sent before keeps its own.
+            if message and head.sequence not in (-1, message[-1].end):
+                break
+            message.append(self._numbered(waiting.popleft()))
         self._in_flight += len(message)
         self._messages += 1
         return message
@@ -127,12 +167,19 @@ class PublicationQueue:
         return self._max_events < len(message)
 
 
-def encode_publications(message: Sequence[Publication], reference: int) -> bytes:
-    """The text of the message that `PublicationQueue.take` put together."""
+def encode_publications(message: Sequence[Publication], publisher: str | None, reference: int) -> bytes:
+    """The text of the message that `PublicationQueue.take` put together, with its numbers if it has a publisher."""
+    number = b""
+    if publisher is not None:
+        number = b'"publisher":"%b","sequence":%d,' % (publisher.encode(), message[0].sequence)
     if len(message) == 1:
-        return b'{"op":"publish","ref":%d,"events":[%b]}' % (reference, b",".join(message[0].events))
+        return b'{"op":"publish","ref":%d,%b"events":[%b]}' % (
+            reference,
+            number,
+            b",".join(message[0].events),
+        )
     events = b",".join([each.events[0] for each in message])
-    return b'{"op":"publish_each","ref":%d,"events":[%b]}' % (reference, events)
+    return b'{"op":"publish_each","ref":%d,%b"events":[%b]}' % (reference, number, events)
 
 
 def fail(publications: Sequence[Publication], error: CulverError) -> None:

@@ -172,6 +172,8 @@ class SyncClient:
             yield from some
 
     publish = _blocking(Client.publish)
+    publish_once = _blocking(Client.publish_once)
+    publish_encoded_once = _blocking(Client.publish_encoded_once)
     create_subscription = _blocking(Client.create_subscription)
     replace_subscription = _blocking(Client.replace_subscription)
     delete_subscription = _blocking(Client.delete_subscription)

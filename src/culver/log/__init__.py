@@ -1,5 +1,11 @@
 """The publication log: every acknowledged event, by offset. `culver.plugins` opens logs and readers by address."""
 
+from culver.log.numbers import (
+    MemoryContent as MemoryContent,
+    MemoryFile as MemoryFile,
+    PublicationMemory as PublicationMemory,
+    StoredPart as StoredPart,
+)
 from culver.log.publication_log import (
     CommitObserver as CommitObserver,
     CommitReceipt as CommitReceipt,
@@ -10,6 +16,7 @@ from culver.log.publication_log import (
     LogReader as LogReader,
     PublicationLog as PublicationLog,
     ReadableLog as ReadableLog,
+    read_intact as read_intact,
 )
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, Self
 import pyarrow as pa
 
 from culver.config import LogSettings
+from culver.errors import StorageCorrupt
 from culver.model import Event
 
 
@@ -110,6 +111,18 @@ class FollowedLog:
 
     def offset_at(self, received_us: int) -> int:
         return self._reader.offset_at(received_us, self.next_offset)
+
+
+def read_intact(log: EventSource, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """As `EventSource.read`, but passes over damage. Raises StorageCorrupt where nothing intact follows it."""
+    while True:
+        try:
+            yield from log.read(start, end)
+            return
+        except StorageCorrupt as exc:
+            if "end" not in exc.details:
+                raise
+            start = exc.details["end"]
 
 
 class Committer(Protocol):

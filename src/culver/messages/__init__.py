@@ -23,7 +23,6 @@ from culver.messages.group_messages import (
 )
 from culver.messages.http_messages import (
     EVENT_EXAMPLE as EVENT_EXAMPLE,
-    AcceptedEvents as AcceptedEvents,
     AcceptedRows as AcceptedRows,
     Acknowledged as Acknowledged,
     Acknowledgement as Acknowledgement,
@@ -60,7 +59,6 @@ from culver.messages.http_messages import (
     PollQuery as PollQuery,
     Problem as Problem,
     PublishedMessage as PublishedMessage,
-    Receipt as Receipt,
     RemovedSet as RemovedSet,
     Replacement as Replacement,
     Rows as Rows,
@@ -104,6 +102,11 @@ from culver.messages.overlay_status import (
     OverlayTotals as OverlayTotals,
     OwnSite as OwnSite,
     SiteRoute as SiteRoute,
+)
+from culver.messages.publication_messages import (
+    AcceptedEvents as AcceptedEvents,
+    PublishQuery as PublishQuery,
+    Receipt as Receipt,
 )
 from culver.messages.websocket_messages import (
     LONGEST_REFERENCE as LONGEST_REFERENCE,

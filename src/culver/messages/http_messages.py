@@ -91,30 +91,6 @@ class _Answer(Struct, frozen=True, kw_only=True):
     pass
 
 
-# --- publishing ---
-
-
-class Receipt(Struct, frozen=True):
-    """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
-
-    first_offset: Offset
-    next_offset: Offset
-
-
-class AcceptedEvents(Receipt, frozen=True, kw_only=True):
-    """The events are on disk. Those of a batch have all offsets of `[first_offset, next_offset)`. Events of other
-    publishers may lie between those of a stream: then `ranges` are its own, in order."""
-
-    accepted: Count
-    ranges: (
-        Annotated[
-            list[Receipt] | None,
-            Meta(description="Left out where there is one; null where there are more than 10,000"),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
 # --- subscriptions ---
 
 

@@ -18,12 +18,12 @@ from culver.messages.http_messages import (
     MessageEncoding,
     Offset,
     PublishedMessage,
-    Receipt,
     Scheme,
     SentOffset,
     StreamStart,
     SubscriptionId,
 )
+from culver.messages.publication_messages import FirstSequence, PublisherId, Receipt, Repeated
 
 LONGEST_REFERENCE = 256
 Reference = (
@@ -42,12 +42,17 @@ class _Sent(
 
 class Publish(_Sent, frozen=True, kw_only=True, tag="publish"):
     events: list[EventObject]
+    publisher: PublisherId | None = None
+    sequence: FirstSequence | None = None
 
 
 class PublishEach(_Sent, frozen=True, kw_only=True, tag="publish_each"):
-    """Publish events one by one, in this order: a refused one does not stop the others."""
+    """Publish events one by one, in this order: a refused one does not stop the others. Each takes its number, also a
+    refused one."""
 
     events: list[EventObject]
+    publisher: PublisherId | None = None
+    sequence: FirstSequence | None = None
 
 
 class Subscribe(_Sent, frozen=True, kw_only=True, tag="subscribe"):
@@ -126,7 +131,11 @@ ClientMessage = (
 
 
 class Published(Receipt, frozen=True, kw_only=True, tag_field="op", tag="published"):
+    """`repeated` is there where the events are numbered, and `ranges` where they were stored in parts."""
+
     ref: Reference = None
+    ranges: list[tuple[Offset, Offset]] | UnsetType = UNSET
+    repeated: Repeated | UnsetType = UNSET
 
 
 class RefusedEvent(Struct, frozen=True):
@@ -142,6 +151,7 @@ class PublishedEach(Struct, frozen=True, kw_only=True, tag_field="op", tag="publ
     ref: Reference = None
     ranges: list[tuple[Offset, Offset]]
     refused: list[RefusedEvent] = []
+    repeated: Repeated | UnsetType = UNSET
 
 
 class Subscribed(StreamStart, frozen=True, kw_only=True, tag_field="op", tag="subscribed"):

@@ -1,6 +1,6 @@
 """The model: events, values, predicates and the filter language. No input or output here."""
 
-from culver.model.event import Event as Event, Origin as Origin
+from culver.model.event import Event as Event, Origin as Origin, PublicationNumber as PublicationNumber
 from culver.model.identifiers import (
     COLUMNAR as COLUMNAR,
     DELIVERY_ID as DELIVERY_ID,
@@ -8,6 +8,7 @@ from culver.model.identifiers import (
     ENCODED as ENCODED,
     GROUP_POSITION as GROUP_POSITION,
     LIVE_PREFIX as LIVE_PREFIX,
+    PUBLISHER_ID as PUBLISHER_ID,
     SET_NAME as SET_NAME,
     SITE_PREFIX as SITE_PREFIX,
     SUBSCRIPTION_ID as SUBSCRIPTION_ID,

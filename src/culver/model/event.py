@@ -15,15 +15,24 @@ class Origin(msgspec.Struct, frozen=True):
     offset: int
 
 
+class PublicationNumber(msgspec.Struct, frozen=True):
+    """The number that a publisher gave an event: its own id and a sequence. The pair names the event at the site that
+    it was published at, so that a repeat is recognised."""
+
+    publisher: str
+    sequence: int
+
+
 class Event(msgspec.Struct, frozen=True):
     """`context` holds CloudEvents context attributes (none for plain JSON), `data` the fields of the data by dotted
     path, `payload` the JSON text that subscribers receive. All values obey the value rules: strings are in NFC, reals
-    finite, integers of 64 bits. An event that was published here has no `origin`."""
+    finite, integers of 64 bits. `origin` names an event that must not be stored twice: one of another site, or one
+    that its publisher has numbered."""
 
     context: Mapping[str, Value]
     data: Mapping[str, Value]
     payload: bytes
-    origin: Origin | None = None
+    origin: Origin | PublicationNumber | None = None
 
     def value(self, name: str) -> Value | None:
         """The value that `name` means in a filter, or None where the event has none.

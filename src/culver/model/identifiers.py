@@ -17,6 +17,8 @@ GROUP_POSITION = r"^[0-9]{1,19}(-[0-9a-f]{8})?$"
 # Shorter than an id: the ids of a set's members begin with the set's name.
 SET_NAME = rf"^(?!{LIVE_PREFIX}|{SITE_PREFIX}){_NAME}{{0,99}}$"
 
+PUBLISHER_ID = r"^[A-Za-z0-9][A-Za-z0-9._~:/-]{0,199}$"
+
 COLUMNAR = "columnar"
 """The filtering scheme (StreamHub, section 3.2.1) of every subscription that names no other, and of all members of
 sets. A scheme is the name of a filter in `culver.plugins`; all of them give the same answers."""

@@ -17,6 +17,7 @@ class SiteFiles:
         self.partials = data_dir / "partials"
         self.head = data_dir / "head"
         self.load = data_dir / "load.json"
+        self.publishers = data_dir / "publishers"
         self.reserve = data_dir / "reserve"
         self.clock = data_dir / "clock"
         self.spark = data_dir / "spark"

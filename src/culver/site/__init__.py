@@ -10,6 +10,7 @@ from culver.site.gateway_group import (
 )
 from culver.site.gateway_messages import Welcome as Welcome
 from culver.site.remote_site import RemoteSite as RemoteSite
+from culver.site.roles.site_publications import SitePublications as SitePublications
 from culver.site.running_site import (
     OnReady as OnReady,
     RunningSite as RunningSite,

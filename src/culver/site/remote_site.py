@@ -21,9 +21,9 @@ from culver.log import CommitReceipt, ReadableLog
 from culver.messages import OverlayStatus
 from culver.model import Event
 from culver.registry import Registration, SubscriptionSpec
-from culver.roles import Site, SiteChannels, Subscriptions, WideArea
-from culver.site.hub_sessions import HubSessions, LiveSubscriptions
+from culver.roles import NumberedPart, PublicationNumbers, Site, SiteChannels, Subscriptions, WideArea
 from culver.site.peer import Peer
+from culver.site.roles.hub_sessions import HubSessions, LiveSubscriptions
 
 
 class ForwardedRole:
@@ -54,6 +54,23 @@ class RemotePublications:
         answer = self._peer.request("publications.publish", events)
         answer.add_done_callback(partial(self._remember, events))
         return answer
+
+    def publish_once(
+        self, events: Sequence[Event], numbers: PublicationNumbers
+    ) -> "asyncio.Future[list[NumberedPart]]":
+        answer = self._peer.request("publications.publish_once", events, numbers)
+        answer.add_done_callback(partial(self._remember_new, events))
+        return answer
+
+    def _remember_new(self, events: Sequence[Event], answer: "asyncio.Future[list[NumberedPart]]") -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        at = 0
+        for first, following, is_repeat in answer.result():
+            part = events[at : at + following - first]
+            if not is_repeat:
+                self._hub.payloads.remember(first, [event.payload for event in part])
+            at += len(part)
 
     def _remember(self, events: Sequence[Event], answer: "asyncio.Future[CommitReceipt]") -> None:
         if not answer.cancelled() and answer.exception() is None:

@@ -39,11 +39,12 @@ from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome
 from culver.site.gateway_supervisor import GatewayRun
-from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import ServedSite
+from culver.site.roles.hub_sessions import HubSessions, LiveSubscriptions
+from culver.site.roles.site_publications import SitePublications
+from culver.site.roles.user_subscriptions import UserSubscriptions
 from culver.site.site_channels import channels_of
 from culver.site.site_overlay import overlay_of
-from culver.site.user_subscriptions import UserSubscriptions
 
 _FULL = (
     "the disk is full: publications and new subscriptions are refused until acknowledgements, removals and lower "
@@ -58,6 +59,7 @@ class SiteParts:
     settings: Settings
     log: PublicationLog
     committer: Committer
+    publications: SitePublications
     catalogue: Catalogue
     index: IndexWriter
     choice: PlacementChoice
@@ -73,13 +75,13 @@ class SiteParts:
 
 
 class RunningSite:
-    """Everything of one site but its own gateway. Implements `roles.Site`: the committer takes publications, and the
-    catalogue holds the subscriptions, of which there are so many at the start."""
+    """Everything of one site but its own gateway. Implements `roles.Site`: the catalogue holds the subscriptions, of
+    which there are so many at the start."""
 
     def __init__(self, parts: SiteParts, subscriptions: int) -> None:
         group, hub = parts.group, parts.hub
         self.settings = parts.settings
-        self.publications = parts.committer
+        self.publications = parts.publications
         self.subscriptions = UserSubscriptions(parts.catalogue, parts.clock.ahead_us)
         self.live = LiveSubscriptions(parts.catalogue.remove)
         self.sessions = HubSessions(
@@ -110,6 +112,7 @@ class RunningSite:
             parts.engine.tell(LoadReport(registrations=self.observation.subscriptions))
             stack.push_async_callback(parts.engine.stop)
             await parts.engine.start()
+            stack.push_async_callback(parts.publications.store)
             await stack.enter_async_context(parts.committer)
             await stack.enter_async_context(self.channels.running())
             await stack.enter_async_context(self.overlay.running(parts.flow))
@@ -128,7 +131,7 @@ class RunningSite:
         finished = group.take_finished(await hub.housekeep(now_us))
         await parts.catalogue.forget(finished.numbers, finished.blocks)
         needed = min(hub.frontier, hub.needed_from(), group.needed_from())
-        needed = self.overlay.needed_from(needed)
+        needed = min(self.overlay.needed_from(needed), parts.publications.needed_from())
         await asyncio.to_thread(self._trim, needed, now_us)
         await parts.catalogue.retire(hub.mailboxes.index_version)
         if parts.reserve.spent:
@@ -137,6 +140,7 @@ class RunningSite:
         # This comes last because it writes: a full disk must not keep the steps above from making room.
         load = parts.engine.observe().load
         parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
+        await parts.publications.keep_house(now_us)
         if parts.clock_file.is_due(now_us):
             await asyncio.to_thread(parts.clock_file.write, now_us)
 

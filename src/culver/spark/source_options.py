@@ -1,5 +1,6 @@
-"""The options of the source `culver`, checked before a job starts."""
+"""The options of the source and the sink `culver`, checked before a job starts."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,11 @@ from culver.errors import InvalidConfiguration, did_you_mean
 _COMMON = ("url", "filter", "eventsPerPartition", "failOnDataLoss", "waitSeconds")
 _STREAM_OPTIONS = (*_COMMON, "subscription", "maxEventsPerBatch")
 _HISTORY_OPTIONS = (*_COMMON, "from", "to", "since", "until")
+_SINK_OPTIONS = ("url", "publisher", "order", "json", "eventsPerRequest", "waitSeconds")
+
+MOST_BATCH = 2**31 - 2
+# The site's rule for publisher ids, with room for the number of a partition.
+_PUBLISHER = r"[A-Za-z0-9][A-Za-z0-9._~:/-]{0,179}"
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +39,45 @@ class HistoryOptions(SourceOptions, frozen=True, kw_only=True):
 
     start: int | datetime | None
     end: int | datetime | None
+
+
+class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    publisher: str | None
+    batch: int
+    order: str
+    json: str | None
+    events_per_request: int
+    wait_seconds: float
+
+
+def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
+    """Raises InvalidConfiguration with the name of the option as `field`."""
+    more = ("checkpointLocation", "queryName") if is_streaming else ("batch",)
+    options = _Given(given, (*_SINK_OPTIONS, *more))
+    publisher, order = options.text("publisher"), options.text("order") or "input"
+    if publisher is not None and not re.fullmatch(_PUBLISHER, publisher):
+        raise _wrong(
+            "publisher",
+            "must be 1 to 180 letters, digits and . _ ~ : / -, and begin with a letter or digit, "
+            f"not {publisher[:200]!r}",
+        )
+    if order not in ("input", "sorted"):
+        raise _wrong("order", f"must be input or sorted, not {order!r}")
+    batch = options.text("batch")
+    if batch is not None and publisher is None:
+        raise _wrong("batch", "needs the option publisher: without it, each job is a publisher of its own")
+    if batch is not None and not (batch.isascii() and batch.isdigit() and int(batch) <= MOST_BATCH):
+        raise _wrong("batch", f"must be a whole number from 0 to {MOST_BATCH}, not {batch!r}")
+    return SinkOptions(
+        url=_url(options),
+        publisher=publisher,
+        batch=int(batch or 0),
+        order=order,
+        json=options.text("json"),
+        events_per_request=options.count("eventsPerRequest", 2_000, 10_000),
+        wait_seconds=float(options.count("waitSeconds", 120, 86_400)),
+    )
 
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
@@ -60,16 +105,20 @@ def history_options(given: Mapping[str, str]) -> HistoryOptions:
 
 
 def _common(options: "_Given", *, per_partition: int, fail_on_data_loss: bool) -> dict[str, Any]:
-    url = options.text("url")
-    if url is None:
-        raise _wrong("url", "the address of the site is missing, such as http://127.0.0.1:8080")
     return {
-        "url": url,
+        "url": _url(options),
         "filter": options.text("filter"),
         "events_per_partition": options.count("eventsPerPartition", per_partition, 1_000_000),
         "fail_on_data_loss": options.truth("failOnDataLoss", fail_on_data_loss),
         "wait_seconds": float(options.count("waitSeconds", 120, 86_400)),
     }
+
+
+def _url(options: "_Given") -> str:
+    url = options.text("url")
+    if url is None:
+        raise _wrong("url", "the address of the site is missing, such as http://127.0.0.1:8080")
+    return url
 
 
 class _Given:

@@ -52,18 +52,20 @@ def test_no_more_publications_are_in_flight_than_allowed(monkeypatch: pytest.Mon
         site.hold.clear()
         most = 0
         waiting = 0
-        publish = site.publications.publish
+        publish = site.publications.publish_once
 
-        async def counted(events: Any) -> Any:
+        async def counted(events: Any, numbers: Any) -> Any:
             nonlocal most, waiting
             waiting += len(events)
             most = max(most, waiting)
             try:
-                return await publish(events)
+                return await publish(events, numbers)
             finally:
                 waiting -= len(events)
 
-        monkeypatch.setattr(site.publications, "publish", lambda events: asyncio.create_task(counted(events)))
+        monkeypatch.setattr(
+            site.publications, "publish_once", lambda *given: asyncio.create_task(counted(*given))
+        )
         async with served(site) as server, culver.connect(server.url, max_in_flight=3) as client:
             tasks = [asyncio.create_task(client.publish(n=n)) for n in range(20)]
             await until(lambda: waiting == 3)

@@ -18,6 +18,7 @@ print(f"{elapsed:.4f}", *sorted(heavy))
 def test_the_public_names_are_these() -> None:
     names: list[str] = vars(culver)["__all__"]
     assert sorted(names) == [
+        "AcceptedEvents",
         "Client",
         "ClientError",
         "ClientState",

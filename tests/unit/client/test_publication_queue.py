@@ -198,7 +198,7 @@ def test_what_waits_fails_on_demand(make: Make) -> None:
 
 
 def test_one_publication_is_a_publish_and_several_are_a_publish_each(make: Make) -> None:
-    one = msgspec.json.decode(encode_publications([make(1, 2)], 7))
+    one = msgspec.json.decode(encode_publications([make(1, 2)], None, 7))
     assert one == {"op": "publish", "ref": 7, "events": [{"n": 1}, {"n": 2}]}
-    several = msgspec.json.decode(encode_publications([make(1), make(2)], 8))
+    several = msgspec.json.decode(encode_publications([make(1), make(2)], None, 8))
     assert several == {"op": "publish_each", "ref": 8, "events": [{"n": 1}, {"n": 2}]}

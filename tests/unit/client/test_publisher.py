@@ -18,13 +18,13 @@ def test_single_publications_share_messages_and_keep_their_order() -> None:
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
         sizes: list[int] = []
-        publish = site.publications.publish
+        publish = site.publications.publish_once
 
-        def noted(events: Any) -> Any:
+        def noted(events: Any, numbers: Any) -> Any:
             sizes.append(len(events))
-            return publish(events)
+            return publish(events, numbers)
 
-        site.publications.publish = noted  # type: ignore[method-assign]
+        site.publications.publish_once = noted  # type: ignore[method-assign]
         async with served(site) as server, culver.connect(server.url) as client:
             works: list[Any] = [client.publish(n=n) for n in range(500)]
             works.insert(250, client.publish([{"n": 1_000}, {"n": 1_001}]))
@@ -132,7 +132,10 @@ def test_no_answer_in_time_fails_each_and_the_client_goes_on() -> None:
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
         site.hold.clear()
-        async with served(site) as server, culver.connect(server.url, timeout_seconds=0.3) as client:
+        async with (
+            served(site) as server,
+            culver.connect(server.url, timeout_seconds=0.3, retry_seconds=0) as client,
+        ):
             found = await outcomes([client.publish(n=n) for n in range(3)])
             assert all(isinstance(each, culver.ConnectionFailed) for each in found)
             assert "did not answer within" in str(found[0])

@@ -19,6 +19,8 @@ SCALARS = (
 )  # fmt: skip
 OPERATIONS = ('"publish"', '"publish_each"') * 4 + ('"subscribe"', "1", "null", '"\\u0070ublish"')
 REFERENCES = (*SCALARS, "[1]", "{}", '"' + "é" * 256 + '"', '"' + "é" * 257 + '"')
+PUBLISHERS = ('"p"', '"a-7"', '"a:b"', '"\\u0070"', '"a b"', '"é"', '""', "null", "1")
+SEQUENCES = ("0", "17", "9223372036854775806", "9223372036854775807", "-1", "1.0", "null", '"1"')
 CLOUDEVENT = '"specversion":"1.0","id":"1","source":"/s","type":"t"'
 
 
@@ -53,6 +55,10 @@ def random_message(rng: random.Random) -> str:
     members = [f'"op":{rng.choice(OPERATIONS)}', f'"events":[{events}]', f'"ref":{rng.choice(REFERENCES)}']
     if rng.random() < 0.4:
         members.pop()
+    if rng.random() < 0.3:
+        members.append(f'"publisher":{rng.choice(PUBLISHERS)}')
+        if rng.random() < 0.9:
+            members.append(f'"sequence":{rng.choice(SEQUENCES)}')
     if rng.random() < 0.1:
         members.append(rng.choice((*members, '"events":{}', '"more":1')))
     rng.shuffle(members)

@@ -11,9 +11,9 @@ from culver.model.language.parser import parse
 from culver.registry.registration import SubscriptionSpec
 from culver.roles import Subscriptions
 from culver.site.gateway_follower import GatewayFollower
-from culver.site.hub_sessions import LiveSubscriptions
 from culver.site.peer import Peer
 from culver.site.remote_site import ServedSite
+from culver.site.roles.hub_sessions import LiveSubscriptions
 from support.fake_site import FakeSite
 from support.gateway import run
 from support.until import settled

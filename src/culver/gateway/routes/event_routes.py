@@ -9,10 +9,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from culver.errors import CulverError, InvalidRequest, TooLarge, Unavailable
 from culver.gateway.api.operations import JSON, Operations
+from culver.gateway.api.publication_numbers import fresh_events, publication_numbers, repeated_events
 from culver.gateway.api.request_reader import check_encoding, media_type, read_body
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, compute, gateway_of
-from culver.log import CommitReceipt
-from culver.messages import EVENT_EXAMPLE, AcceptedEvents, Receipt
+from culver.messages import EVENT_EXAMPLE, AcceptedEvents, PublishQuery, Receipt
 from culver.model import Event
 from culver.model.formats import NDJSON, LineSplitter, decode_body, decode_lines, unsupported
 
@@ -22,7 +22,7 @@ _BINARY_MARK = "ce-specversion"
 _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 1024 * 1024
 _MOST_RANGES = 10_000
-
+_PLAIN = PublishQuery()
 
 _EVENT = {"$ref": "#/components/schemas/Event"}
 _CLOUDEVENT = {
@@ -53,15 +53,17 @@ _CONTENTS = {
 
 
 @operations.add("POST /v1/events", contents=_CONTENTS, problems=(507,))
-async def publish_events(request: Request) -> AcceptedEvents:
+async def publish_events(request: Request, query: PublishQuery) -> AcceptedEvents:
     """Publish one event, a batch or a stream.
 
     With a `ce-specversion` header the body is the data of a CloudEvent in binary mode. In a stream of lines an
-    error's problem has `line` and `accepted`, the number of events acknowledged before it.
+    error's problem has `line` and `accepted`, the number of events acknowledged before it. With `publisher` and
+    `sequence`, events that were stored before under the same numbers are not stored again: the answer is that of the
+    first time.
     """
     gateway = gateway_of(request)
     if media_type(request.headers) == NDJSON and _BINARY_MARK not in request.headers:
-        return await _publish_stream(request, gateway)
+        return await _publish_stream(request, gateway, query)
     if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
         raise unsupported("name the body's format, such as application/json")
     limits = gateway.settings.gateway
@@ -73,23 +75,16 @@ async def publish_events(request: Request) -> AcceptedEvents:
     if not events:
         raise InvalidRequest("the body holds no event", field="body")
     await gateway.events.wait(client_of(request), len(events), longest_seconds=0)
-    receipt = await publish(gateway, events)
-    return AcceptedEvents(receipt.first_offset, receipt.next_offset, accepted=len(events))
+    ranges = OwnRanges(query)
+    await ranges.publish(gateway, events)
+    return ranges.accepted_events()
 
 
-async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
-    """Hand decoded events to the site, and count them when they are acknowledged."""
-    started = time.perf_counter()
-    receipt = await gateway.site.publications.publish(events)
-    gateway.metrics.count_publication(events, time.perf_counter() - started)
-    return receipt
-
-
-async def _publish_stream(request: Request, gateway: Gateway) -> AcceptedEvents:
+async def _publish_stream(request: Request, gateway: Gateway, query: PublishQuery) -> AcceptedEvents:
     """Publish lines while more of them arrive. An error ends the stream; what came before it is published,
     and the problem says how much of that was acknowledged."""
     check_encoding(request.headers)
-    chunks = _Chunks(gateway)
+    chunks = _Chunks(gateway, OwnRanges(query))
     failure: CulverError | ClientDisconnect | None = None
     try:
         async with gateway.long_request("stream") as interruption, asyncio.TaskGroup() as tasks:
@@ -145,9 +140,13 @@ async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
 
 
 class OwnRanges:
-    """The offsets that one stream's events got: ranges, with events of other publishers between them."""
+    """Publishes the events of one request, and keeps the offsets that they got: ranges, with events of other
+    publishers between them. Raises InvalidRequest for a query that does not say how the events are numbered."""
 
-    def __init__(self, most: int = _MOST_RANGES) -> None:
+    def __init__(self, query: PublishQuery = _PLAIN, most: int = _MOST_RANGES) -> None:
+        self._query = query
+        publication_numbers(query.publisher, query.sequence, 0)
+        self._repeated = 0
         self.accepted = 0
         self.first_offset: int | None = None
         self._next_offset = 0
@@ -155,8 +154,24 @@ class OwnRanges:
         # None once there are too many.
         self._ranges: list[Receipt] | None = []
 
-    def add(self, receipt: CommitReceipt) -> None:
-        first, following = receipt.first_offset, receipt.next_offset
+    async def publish(self, gateway: Gateway, events: Sequence[Event]) -> None:
+        """Hand decoded events to the site, and count them when they are acknowledged."""
+        started = time.perf_counter()
+        publications, query = gateway.site.publications, self._query
+        if query.publisher is None or query.sequence is None:
+            self.add(*await publications.publish(events))
+        else:
+            sequence = query.sequence + self.accepted
+            numbers = publication_numbers(query.publisher, sequence, len(events))
+            assert numbers is not None
+            parts = await publications.publish_once(events, numbers)
+            for first, following, _ in parts:
+                self.add(first, following)
+            self._repeated += repeated_events(parts)
+            events = fresh_events(events, parts)
+        gateway.metrics.count_publication(events, time.perf_counter() - started)
+
+    def add(self, first: int, following: int) -> None:
         self.accepted += following - first
         if self._ranges is not None:
             if self._ranges and first == self._next_offset:
@@ -171,22 +186,27 @@ class OwnRanges:
     def accepted_events(self) -> AcceptedEvents:
         assert self.first_offset is not None
         is_one = self._ranges is not None and len(self._ranges) == 1
-        ranges = UNSET if is_one else self._ranges
-        return AcceptedEvents(self.first_offset, self._next_offset, accepted=self.accepted, ranges=ranges)
+        return AcceptedEvents(
+            self.first_offset,
+            self._next_offset,
+            accepted=self.accepted,
+            ranges=UNSET if is_one else self._ranges,
+            repeated=UNSET if self._query.publisher is None else self._repeated,
+        )
 
 
 class _Chunks:
     """Decoded events on their way to the site: what arrives while one chunk is being stored is the next
     chunk. Holds a bounded amount; one task puts and one publishes."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, ranges: OwnRanges) -> None:
         self._gateway = gateway
         self._waiting: list[Event] = []
         self._waiting_bytes = 0
         self._ended = False
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
-        self.ranges = OwnRanges()
+        self.ranges = ranges
         self.error: CulverError | None = None
 
     async def put(self, events: list[Event]) -> None:
@@ -213,9 +233,8 @@ class _Chunks:
             elif not chunk:
                 return
             try:
-                receipt = await publish(self._gateway, chunk)
+                await self.ranges.publish(self._gateway, chunk)
             except CulverError as exc:
                 self.error = exc
                 failed()
                 return
-            self.ranges.add(receipt)

@@ -8,6 +8,7 @@ import msgspec
 
 from culver.config import EventSettings
 from culver.errors import CulverError, InvalidEvent, InvalidRequest, TooLarge
+from culver.gateway.api.publication_numbers import publication_numbers, without_refused
 from culver.gateway.api.request_reader import (
     REQUEST_DEPTH,
     WHOLE_BODY,
@@ -26,6 +27,7 @@ from culver.model.formats import (
     read_value,
     strict_json,
 )
+from culver.roles import PublicationNumbers
 
 _KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(ClientMessage)}
 _decode_publication = msgspec.json.Decoder(Publish | PublishEach).decode
@@ -42,6 +44,7 @@ class PublishRequest:
     events: list[Event]
     each: bool = False
     refused: list[tuple[int, CulverError]] = field(default_factory=list)
+    numbers: PublicationNumbers | None = None
 
 
 def read_quickly(text: str, settings: EventSettings) -> tuple[PublishRequest, Reference] | None:
@@ -55,10 +58,19 @@ def read_quickly(text: str, settings: EventSettings) -> tuple[PublishRequest, Re
         reference = None
     else:
         quotes += 4 if type(reference) is str else 2
+    is_numbered = message.publisher is not None and message.sequence is not None
+    if is_numbered:
+        quotes += 6
     events = plain_events(text, message.events, settings, quotes)
     if events is None:
         return None
-    return PublishRequest(events, each=type(message) is PublishEach), reference
+    request = PublishRequest(events, each=type(message) is PublishEach)
+    if is_numbered:
+        try:
+            request.numbers = publication_numbers(message.publisher, message.sequence, len(events))
+        except CulverError:
+            return None
+    return request, reference
 
 
 def read_message(
@@ -133,6 +145,7 @@ def _kind_of(members: dict[str, Any]) -> Any:
 def _publications(message: Publish | PublishEach, settings: EventSettings) -> PublishRequest:
     """Raises InvalidRequest and TooLarge; for one publication also InvalidEvent, with the place of the event."""
     limit = settings.max_batch
+    numbers = publication_numbers(message.publisher, message.sequence, len(message.events))
     if not message.events:
         raise InvalidRequest("events holds no event", field="events")
     if len(message.events) > limit:
@@ -145,4 +158,8 @@ def _publications(message: Publish | PublishEach, settings: EventSettings) -> Pu
             if not found.each:
                 raise prefixed(exc, f"events[{index}]") from exc
             found.refused.append((index, exc))
+    if numbers is not None:
+        found.numbers = (
+            without_refused(numbers, [index for index, _ in found.refused]) if found.refused else numbers
+        )
     return found

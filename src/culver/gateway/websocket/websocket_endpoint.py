@@ -9,11 +9,12 @@ then the reader, so the memory of a connection is bounded.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
@@ -23,6 +24,7 @@ from culver.errors import (
     Unavailable,
 )
 from culver.gateway.api.delivery_encoding import encode
+from culver.gateway.api.publication_numbers import fresh_events, ranges_of, repeated_events
 from culver.gateway.gateway_context import (
     THREAD_BYTES,
     Gateway,
@@ -62,6 +64,7 @@ from culver.messages import (
     ServerMessage,
     Subscribe,
 )
+from culver.roles import NumberedPart
 
 MAX_CHANNELS = 1_000
 MAX_ERRORS = 100
@@ -131,7 +134,7 @@ class _Connection:
         self._ending = False
         self._tasks: set[asyncio.Task[None]] = set()
         # Publications without an answer.
-        self._publications: set[asyncio.Future[CommitReceipt]] = set()
+        self._publications: set[asyncio.Future[Any]] = set()
         self._group = asyncio.TaskGroup()
         # The close code and reason for the client, where the gateway closes.
         self.verdict: tuple[int, str] | None = None
@@ -245,12 +248,18 @@ class _Connection:
         """Publish without a task, for most messages are publications. Raises Unavailable."""
         started = time.perf_counter()
         try:
-            answer = self._gateway.site.publications.publish(publications.events)
+            answer = self._hand_over(publications)
         except BaseException:
             self._window.leave(size)
             raise
         self._publications.add(answer)
         answer.add_done_callback(partial(self._published, publications, started, reference, size))
+
+    def _hand_over(self, publications: PublishRequest) -> "asyncio.Future[Any]":
+        site = self._gateway.site.publications
+        if publications.numbers is None:
+            return site.publish(publications.events)
+        return site.publish_once(publications.events, publications.numbers)
 
     def _published(
         self,
@@ -258,19 +267,26 @@ class _Connection:
         started: float,
         reference: Reference,
         size: int,
-        answer: "asyncio.Future[CommitReceipt]",
+        answer: "asyncio.Future[Any]",
     ) -> None:
         """Acknowledge at once where nothing is in the way; a message that waits to be sent stays in the window."""
         self._publications.discard(answer)
         failed = answer.cancelled() or answer.exception() is not None
         if not failed:
-            self._gateway.metrics.count_publication(publications.events, time.perf_counter() - started)
+            fresh = publications.events
+            if publications.numbers is not None:
+                fresh = fresh_events(fresh, answer.result())
+            self._gateway.metrics.count_publication(fresh, time.perf_counter() - started)
         if answer.cancelled() or self._ending:
             self._window.leave(size)
         elif failed:
             self._start(self._work(lambda: answer, reference, size))
         else:
-            message = _receipt(publications, reference, answer.result())
+            message = (
+                _receipt(publications, reference, answer.result())
+                if publications.numbers is None
+                else _numbered_receipt(publications, reference, answer.result())
+            )
             try:
                 sent = self._outbox.post(message)
             except Disconnected:
@@ -364,6 +380,24 @@ def _receipt(publications: PublishRequest, reference: Reference, receipt: Commit
     ranges = [(first, following)] if first < following else []
     if not publications.refused:
         return encode(PublishedEach(ref=reference, ranges=ranges))
+    return _answer_with_refused(publications, {"op": "published_each", "ref": reference, "ranges": ranges})
+
+
+def _numbered_receipt(
+    publications: PublishRequest, reference: Reference, parts: Sequence[NumberedPart]
+) -> bytes:
+    ranges = [(each.first_offset, each.next_offset) for each in ranges_of(parts)]
+    repeated = repeated_events(parts)
+    if not publications.each:
+        several = UNSET if len(ranges) == 1 else ranges
+        first, following = ranges[0][0], ranges[-1][1]
+        return encode(Published(first, following, ref=reference, ranges=several, repeated=repeated))
+    if not publications.refused:
+        return encode(PublishedEach(ref=reference, ranges=ranges, repeated=repeated))
+    document = {"op": "published_each", "ref": reference, "ranges": ranges, "repeated": repeated}
+    return _answer_with_refused(publications, document)
+
+
+def _answer_with_refused(publications: PublishRequest, document: dict[str, Any]) -> bytes:
     refused = [{"index": at, "problem": problem_document(error)} for at, error in publications.refused]
-    document = {"op": "published_each", "ref": reference, "ranges": ranges, "refused": refused}
-    return encode_problem(document)
+    return encode_problem({**document, "refused": refused})

@@ -20,21 +20,25 @@ context nor the data. Both are null for an event that was published here:
     o:s:site   o:i:offset
     "lugano"   4711
     null       null
+
+In the same way, a batch with events that their publishers have numbered has the columns p:s:publisher and
+p:i:sequence.
 """
 
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from culver.model.columns.arrow_message import BINARY, COLUMN_TYPES, END_OF_STREAM, Layout, Packed
-from culver.model.event import Event, Origin
+from culver.model.event import Event, Origin, PublicationNumber
 from culver.model.values import KIND_OF_TYPE, Kind, Timestamp, Value
 
 PAYLOAD = "payload"
@@ -42,6 +46,7 @@ RECEIVED = "received_us"
 CONTEXT = "c"
 DATA = "d"
 ORIGIN = "o"
+NUMBER = "p"
 
 _DATA_PREFIX = "data."
 PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
@@ -57,14 +62,21 @@ _PAYLOAD_BYTES = 1 << 28
 # The place, the type of the values, and the attribute's name.
 _Column = tuple[str, type, str]
 _Members = tuple[tuple[str, ...], tuple[type, ...]]
-# The names and types of the data, those of the context, and whether there is an origin.
-_Shape = tuple[tuple[str, ...], tuple[type, ...], _Members, bool]
-# The payload, when it was received, the values, and the origin if there is one.
+# The names and types of the data, those of the context, and the type of the origin.
+_Shape = tuple[tuple[str, ...], tuple[type, ...], _Members, type]
+# The payload, when it was received, the values, and the two members of the origin if there is one.
 _Row = tuple[Any, ...]
 _NO_CONTEXT: _Members = ((), ())
 _SITE, _OFFSET = "site", "offset"
-_ORIGIN_COLUMNS: tuple[_Column, _Column] = ((ORIGIN, str, _SITE), (ORIGIN, int, _OFFSET))
+_PUBLISHER, _SEQUENCE = "publisher", "sequence"
+_ORIGIN_COLUMNS: Mapping[type, tuple[_Column, ...]] = {
+    type(None): (),
+    Origin: ((ORIGIN, str, _SITE), (ORIGIN, int, _OFFSET)),
+    PublicationNumber: ((NUMBER, str, _PUBLISHER), (NUMBER, int, _SEQUENCE)),
+}
 _SITE_COLUMN, _OFFSET_COLUMN = f"{ORIGIN}:{Kind.STRING}:{_SITE}", f"{ORIGIN}:{Kind.INTEGER}:{_OFFSET}"
+_PUBLISHER_COLUMN = f"{NUMBER}:{Kind.STRING}:{_PUBLISHER}"
+_SEQUENCE_COLUMN = f"{NUMBER}:{Kind.INTEGER}:{_SEQUENCE}"
 
 
 def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[pa.RecordBatch]:
@@ -89,7 +101,7 @@ def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> 
             tuple(data),
             tuple(map(type, data.values())),
             (tuple(context), tuple(map(type, context.values()))) if context else _NO_CONTEXT,
-            origin is not None,
+            type(origin),
         )
         if shape != last:
             last, places = shape, shapes.get(shape)
@@ -111,7 +123,7 @@ def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> 
             columns = wanted
         places.append(len(rows))
         row = (payload, received_us, *context.values(), *data.values())
-        rows.append(row if origin is None else (*row, origin.site, origin.offset))
+        rows.append(row if origin is None else (*row, *astuple(origin)))
     if rows:
         batches.append(_build(rows, shapes, columns))
     return batches
@@ -188,7 +200,8 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
     context: dict[str, Value] = {}
     data: dict[str, Value] = {}
     origin: dict[str, Any] = {}
-    members: dict[str, dict[str, Any]] = {CONTEXT: context, DATA: data, ORIGIN: origin}
+    number: dict[str, Any] = {}
+    members: dict[str, dict[str, Any]] = {CONTEXT: context, DATA: data, ORIGIN: origin, NUMBER: number}
     for index, column in enumerate(batch.schema.names):
         where, kind, name = _parse_column_name(column)
         value = batch.column(index)[row].as_py() if where else None
@@ -200,6 +213,8 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
             value = tuple(value)
         members[where][name] = value
     payload = batch.column(PAYLOAD_INDEX)[row].as_py()
+    if number:
+        return Event(context, data, payload, PublicationNumber(**number))
     return Event(context, data, payload, Origin(**origin) if origin else None)
 
 
@@ -217,6 +232,36 @@ def origins(batch: pa.RecordBatch) -> tuple[list[str | None], list[int | None]]:
     if from_elsewhere(batch) is None:
         return [None] * batch.num_rows, [None] * batch.num_rows
     return batch.column(_SITE_COLUMN).to_pylist(), batch.column(_OFFSET_COLUMN).to_pylist()
+
+
+class NumberedRun(NamedTuple):
+    """Rows from `row` on whose events have consecutive sequences `[first, end)` of one publisher."""
+
+    row: int
+    publisher: str
+    first: int
+    end: int
+
+
+def numbered_runs(batch: pa.RecordBatch) -> list[NumberedRun]:
+    """The rows whose publishers have numbered them, in order, in as few runs as there are."""
+    place = batch.schema.get_field_index(_PUBLISHER_COLUMN)
+    if place < 0 or (publishers := batch.column(place)).null_count == len(publishers):
+        return []
+    names = pc.dictionary_encode(publishers)
+    codes = pc.fill_null(names.indices, -1).to_numpy(zero_copy_only=False)
+    sequences = pc.fill_null(batch.column(_SEQUENCE_COLUMN), 0).to_numpy(zero_copy_only=False)
+    breaks = (np.diff(codes) != 0) | (np.diff(sequences) != 1)
+    starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
+    ends = np.append(starts[1:], len(codes))
+    dictionary = names.dictionary.to_pylist()
+    return [
+        NumberedRun(
+            start, dictionary[codes[start]], int(sequences[start]), int(sequences[start]) + end - start
+        )
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        if codes[start] >= 0
+    ]
 
 
 def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:
@@ -269,10 +314,10 @@ def _parse_column_name(column: str) -> tuple[str, str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _columns_of_shape(shape: _Shape) -> dict[_Column, None]:
-    data_names, data_types, (context_names, context_types), has_origin = shape
+    data_names, data_types, (context_names, context_types), origin = shape
     columns = [(CONTEXT, kind, name) for name, kind in zip(context_names, context_types, strict=True)]
     columns += [(DATA, kind, name) for name, kind in zip(data_names, data_types, strict=True)]
-    return dict.fromkeys((*columns, *_ORIGIN_COLUMNS) if has_origin else columns)
+    return dict.fromkeys((*columns, *_ORIGIN_COLUMNS[origin]))
 
 
 def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[_Column]) -> Packed:

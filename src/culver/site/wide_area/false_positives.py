@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from culver.model import Event
+from culver.model import Event, Origin
 from culver.pipeline import Notifications
 
 
@@ -21,7 +21,7 @@ class FalsePositives:
         self._waiting.extend(
             (first_offset + at, event.origin.site)
             for at, event in enumerate(events)
-            if event.origin is not None
+            if isinstance(event.origin, Origin)
         )
 
     def accepted(self, notifications: Notifications) -> None:

@@ -28,8 +28,7 @@ import msgspec
 import pyarrow as pa
 
 from culver.disk import make_directory, write_whole
-from culver.errors import StorageCorrupt
-from culver.log import ReadableLog
+from culver.log import ReadableLog, read_intact
 from culver.model.columns import from_elsewhere, origins
 
 logger = logging.getLogger(__name__)
@@ -99,15 +98,8 @@ class ReceivedFile:
         self.boot = now_us if now_us > content.boot else content.boot + _MOST_COUNTED
         positions = dict(content.positions)
         start = max(content.position, log.first_offset)
-        while True:
-            try:
-                for _, batch in log.read(start, log.next_offset):
-                    _advance(positions, batch)
-                break
-            except StorageCorrupt as exc:
-                if "end" not in exc.details:
-                    raise
-                start = exc.details["end"]
+        for _, batch in read_intact(log, start, log.next_offset):
+            _advance(positions, batch)
         self._write(log.next_offset, positions)
         return positions
 

@@ -1,0 +1,227 @@
+"""Where numbered publications stand in the log: what a repeat is answered with.
+
+    publisher "pump-7"      floor   sequences    offsets
+                              |     [100, 164)   from 5000
+          forgotten: refused  |     [164, 200)   from 5210
+          <-------------------+     [230, 231)   from 5300
+
+Consecutive sequences with consecutive offsets share one range. A range is forgotten when the window has passed it:
+the floor of its publisher is then above its sequences, and what lies below the floor and is not remembered is
+refused, because nobody knows any more whether it was stored. Above the floor, sequences may come in any order.
+
+The window ends by age and by the number of ranges. The floors of publishers without ranges are kept too, those of the
+latest publishers.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.config import PublishingSettings
+from culver.errors import Conflict
+
+# The window moves in this many steps.
+_WINDOW_STEPS = 64
+
+
+class StoredPart(NamedTuple):
+    """Consecutive sequences `[first, end)`, and the offset of the first one; None where they are not stored."""
+
+    first: int
+    end: int
+    offset: int | None
+
+
+class StoredRanges(msgspec.Struct, array_like=True):
+    """The ranges of one publisher, as three columns of 64-bit integers."""
+
+    publisher: str
+    floor: int
+    firsts: bytes
+    ends: bytes
+    offsets: bytes
+
+
+class MemoryContent(msgspec.Struct):
+    """Everything that a memory knows of events below `position` of the log."""
+
+    position: int = 0
+    marks: list[tuple[int, int]] = []
+    ranges: list[StoredRanges] = []
+    floors: dict[str, int] = {}
+
+
+class PublicationMemory:
+    """Decides and does no I/O; times are passed in."""
+
+    def __init__(self, settings: PublishingSettings, content: MemoryContent | None = None) -> None:
+        self._settings = settings
+        self._publishers: dict[str, _Publisher] = {}
+        # Those of publishers that have no ranges, the latest last.
+        self._floors: dict[str, int] = {}
+        self._count = 0
+        # At these times, the log ended at these offsets.
+        self._marks: deque[tuple[int, int]] = deque()
+        if content is not None:
+            self._marks.extend(content.marks)
+            self._floors = dict(content.floors)
+            for each in content.ranges:
+                known = self._publishers[each.publisher] = _Publisher(each.floor)
+                known.firsts.frombytes(each.firsts)
+                known.ends.frombytes(each.ends)
+                known.offsets.frombytes(each.offsets)
+                self._count += len(known.firsts)
+
+    def __len__(self) -> int:
+        """The number of ranges."""
+        return self._count
+
+    def find(self, publisher: str, first: int, end: int) -> list[StoredPart]:
+        """Which of the sequences `[first, end)` are stored, in order. Raises Conflict where that is forgotten."""
+        known = self._publishers.get(publisher)
+        floor = self._floors.get(publisher, 0) if known is None else known.floor
+        parts = [StoredPart(first, end, None)] if known is None else known.find(first, end)
+        for part in parts:
+            if part.offset is None and part.first < floor:
+                raise Conflict(
+                    f"sequence {part.first} of publisher {publisher!r} is too old: the site remembers sequences from "
+                    f"{floor} on (publishing.window_seconds, publishing.window_ranges), and cannot tell whether this "
+                    "event was stored before. Go on with higher sequences, or under another publisher",
+                    field="sequence",
+                    sequence=part.first,
+                    floor=floor,
+                )
+        return parts
+
+    def remember(self, publisher: str, first: int, end: int, offset: int) -> None:
+        """The events of `[first, end)` are in the log from `offset` on. What is known already stays as it is."""
+        known = self._publishers.get(publisher)
+        if known is None:
+            known = self._publishers[publisher] = _Publisher(self._floors.pop(publisher, 0))
+        for part in known.find(first, end):
+            if part.offset is None:
+                self._count += known.insert(part.first, part.end, offset + part.first - first)
+        if self._count > self._settings.window_ranges:
+            self._shrink()
+
+    def pass_time(self, now_us: int, log_end: int) -> None:
+        """Move the window. To be called now and then."""
+        window_us = self._settings.window_seconds * 1_000_000
+        if self._marks and self._marks[-1][0] > now_us:
+            self._marks = deque((min(at, now_us), offset) for at, offset in self._marks)
+        if not self._marks or now_us - self._marks[-1][0] >= window_us // _WINDOW_STEPS:
+            self._marks.append((now_us, log_end))
+        before = None
+        while self._marks[0][0] <= now_us - window_us:
+            before = self._marks.popleft()[1]
+        if before is not None:
+            self._forget(before)
+
+    def content(self, position: int) -> MemoryContent:
+        """A copy of everything, for the next start."""
+        ranges = [
+            StoredRanges(name, each.floor, each.firsts.tobytes(), each.ends.tobytes(), each.offsets.tobytes())
+            for name, each in self._publishers.items()
+        ]
+        return MemoryContent(position, list(self._marks), ranges, dict(self._floors))
+
+    def drop_from(self, offset: int) -> None:
+        """The log ends there: forget what should be behind, as if it had never been stored."""
+        for name, known in list(self._publishers.items()):
+            kept = [row for row, at in enumerate(known.offsets) if known.end_offset(row) <= offset]
+            self._keep(name, known, kept)
+
+    def _shrink(self) -> None:
+        """Forget the oldest eighth, so that this is rarely needed."""
+        ends = np.concatenate([each.end_offsets() for each in self._publishers.values()])
+        surplus = self._count - self._settings.window_ranges * 7 // 8
+        self._forget(int(np.partition(ends, surplus - 1)[surplus - 1]))
+
+    def _forget(self, before: int) -> None:
+        """Forget the ranges that lie below an offset as a whole."""
+        for name, known in list(self._publishers.items()):
+            ends = known.end_offsets()
+            if ends.min() > before:
+                continue
+            gone = np.flatnonzero(ends <= before)
+            known.floor = max(known.floor, *(known.ends[row] for row in gone.tolist()))
+            self._keep(name, known, np.flatnonzero(ends > before).tolist())
+
+    def _keep(self, name: str, known: "_Publisher", rows: Iterable[int]) -> None:
+        self._count -= len(known.firsts)
+        known.keep(list(rows))
+        self._count += len(known.firsts)
+        if not known.firsts:
+            del self._publishers[name]
+            if known.floor:
+                self._floors[name] = known.floor
+            while len(self._floors) > self._settings.max_publishers:
+                del self._floors[next(iter(self._floors))]
+
+
+class _Publisher:
+    """The ranges of one publisher, ascending by sequence; they do not overlap."""
+
+    __slots__ = ("ends", "firsts", "floor", "offsets")
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self.firsts = array("q")
+        self.ends = array("q")
+        self.offsets = array("q")
+
+    def end_offset(self, row: int) -> int:
+        return self.offsets[row] + self.ends[row] - self.firsts[row]
+
+    def end_offsets(self) -> NDArray[np.int64]:
+        ends: NDArray[np.int64] = np.array(self.offsets) + np.array(self.ends) - np.array(self.firsts)
+        return ends
+
+    def find(self, first: int, end: int) -> list[StoredPart]:
+        parts: list[StoredPart] = []
+        row = bisect_right(self.ends, first)
+        while first < end:
+            if row == len(self.firsts) or self.firsts[row] >= end:
+                parts.append(StoredPart(first, end, None))
+                break
+            begin, stop = self.firsts[row], min(self.ends[row], end)
+            if begin > first:
+                parts.append(StoredPart(first, begin, None))
+                first = begin
+            parts.append(StoredPart(first, stop, self.offsets[row] + first - begin))
+            first, row = stop, row + 1
+        return parts
+
+    def insert(self, first: int, end: int, offset: int) -> int:
+        """Insert a range that overlaps no other; returns how many ranges more there are."""
+        row = bisect_left(self.firsts, first)
+        more = 1
+        if row and self.ends[row - 1] == first and self.end_offset(row - 1) == offset:
+            row, more = row - 1, 0
+            self.ends[row] = end
+        else:
+            self.firsts.insert(row, first)
+            self.ends.insert(row, end)
+            self.offsets.insert(row, offset)
+        following = row + 1
+        if (
+            following < len(self.firsts)
+            and self.firsts[following] == end
+            and self.offsets[following] == self.end_offset(row)
+        ):
+            self.ends[row] = self.ends[following]
+            for column in (self.firsts, self.ends, self.offsets):
+                del column[following]
+            more -= 1
+        return more
+
+    def keep(self, rows: list[int]) -> None:
+        self.firsts = array("q", [self.firsts[row] for row in rows])
+        self.ends = array("q", [self.ends[row] for row in rows])
+        self.offsets = array("q", [self.offsets[row] for row in rows])

@@ -1,0 +1,1 @@
+"""The roles that a running site implements itself; the others are parts of it, or forwarded."""
