@@ -32,7 +32,7 @@ def dying(batches: Iterator[pa.RecordBatch], rows: int, marks: str) -> Iterator[
         rows -= batch.num_rows
 
 
-class FragileSource(DataSource):
+class FragileSource(DataSource):  # type: ignore[misc]
     @classmethod
     def name(cls) -> str:
         return "fragile"
@@ -54,7 +54,7 @@ class FragileSource(DataSource):
         return int(self.options.get("dieAfter", 2**31))
 
 
-class FragileBatchWriter(DataSourceArrowWriter):
+class FragileBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, writer: Any, rows: int, marks: str) -> None:
         self._writer = writer
         self._rows = rows
@@ -64,7 +64,7 @@ class FragileBatchWriter(DataSourceArrowWriter):
         return self._writer.write(dying(iterator, self._rows, self._marks))
 
 
-class FragileStreamWriter(DataSourceStreamArrowWriter):
+class FragileStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, writer: Any, rows: int, marks: str, fails: bool) -> None:
         self._writer = writer
         self._rows = rows

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -137,3 +138,32 @@ def test_many_subscriptions_of_one_form_are_made_and_removed_together(url: str) 
         assert client.subscription("quotes.1").filter == "symbol = 'EMCA' AND close >= 7.0"
         assert [(each.set, each.count) for each in client.sets()] == [("quotes", 5)]
         assert client.delete_set("quotes") == 5
+
+
+def test_history_is_a_plain_iterator_in_pages(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        client.publish([{"n": n} for n in range(2_500)])
+        events = client.history(1, filter_text="n <> 5")
+        assert next(events)["n"] == 1
+        assert [event.offset for event in events] == [n for n in range(2, 2_500) if n != 5]
+        assert list(client.history(2_500)) == []
+        some = client.history()
+        assert next(some).offset == 0  # and nobody reads on
+        with pytest.raises(culver.InvalidRequest) as caught:
+            next(client.history(1, since=datetime.now(UTC)))
+        assert caught.value.field == "since"
+        with pytest.raises(culver.InvalidRequest, match="offset from UTC"):
+            client.log(datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+def test_a_mailbox_is_read_by_range_without_asyncio(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        client.create_subscription("n > 0", id="s")
+        client.publish([{"n": n} for n in range(5)])
+        part = client.mailbox("s")
+        assert (part.start, part.end, part.count) == (0, 5, 4)
+        page = client.mailbox_table("s", 0, 5, attributes=["n"], include="attributes")
+        assert page.events.column("i:n").to_pylist() == [1, 2, 3, 4]
+        client.acknowledge("s", 2)
+        assert client.mailbox("s").count == 2
+        assert client.log_table(3, 5).events.column("event").to_pylist() == ['{"n":3}', '{"n":4}']

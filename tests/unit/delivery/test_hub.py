@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from culver.config import DeliverySettings, LogSettings
-from culver.delivery.deliveries import Delivery, DeliveryGap
+from culver.delivery.deliveries import Delivery, DeliveryGap, Waiting
 from culver.delivery.hub import Hub
 from culver.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from culver.pipeline.notifications import NotificationSink
@@ -523,6 +523,35 @@ def test_a_hub_is_a_sink_for_the_pipeline_and_its_sessions_fit_the_gateway(disk:
         sessions: list[Session] = [await hub.open_session(ALERTS), await hub.open_session(live(9))]
         assert sink is hub
         assert [session.registration.number for session in sessions] == [7, 9]
+        await hub.close()
+
+    asyncio.run(run())
+
+
+def test_what_waits_is_told_by_range_as_often_as_asked(disk: Disk) -> None:
+    async def run() -> None:
+        small = registration(7, mailbox_count=3)
+        hub = disk.hub()
+        hub.register([small])
+        disk.feed(hub, 0, 10, {7: [1, 2, 4, 5, 8]})
+        assert hub.waiting(small, 0, 9) == Waiting([1, 2, 4, 5, 8], [], 10, 10, -1)
+        assert hub.waiting(small, 2, 2) == Waiting([2, 4], [], 5, 10, -1)
+        assert hub.waiting(small, 9, 2) == Waiting([], [], 10, 10, -1)
+        await hub.housekeep(0)
+        gap = DeliveryGap("alerts", 1, 3, 2, "overflow")
+        assert hub.waiting(small, 0, 9) == Waiting([4, 5, 8], [gap], 10, 10, -1)
+        assert hub.waiting(small, 3, 9).gaps == []
+        session = await hub.open_session(small)
+        await session.acknowledge(5)
+        assert hub.waiting(small, 0, 9) == Waiting([8], [], 10, 10, 5)
+        await hub.close()
+
+        hub = disk.hub()
+        hub.register([small])
+        assert hub.waiting(small, 6, 9) == Waiting([8], [], 10, 10, 5)
+        hub.register([removed(small, 10)])
+        with pytest.raises(NotFound):
+            hub.waiting(small, 6, 9)
         await hub.close()
 
     asyncio.run(run())

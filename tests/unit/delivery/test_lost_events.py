@@ -12,7 +12,7 @@ import pytest
 
 from culver.config import DeliverySettings
 from culver.delivery import told_once
-from culver.delivery.deliveries import Delivery, DeliveryGap
+from culver.delivery.deliveries import Delivery, DeliveryGap, Waiting
 from culver.delivery.hub import Hub
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.ranges.lost_events import LostEvents
@@ -215,3 +215,16 @@ def test_damage_is_told_once_for_each_place() -> None:
     other = DamagedEvents(LOST.path, 4_000, 2, 3)
     assert told_once([*parts, other]) == [other, LOST]
     assert told_once([LOST, *parts]) == [LOST]
+
+
+def test_what_waits_has_a_gap_in_the_place_of_lost_events(disk: Disk) -> None:
+    async def scene() -> None:
+        hub = disk.hub()
+        hub.register([ALERTS])
+        feed(disk, hub, {7: 19})
+        assert hub.waiting(ALERTS, 0, 9) == Waiting([5, 25], [gap(10, 20)], 30, 30, -1)
+        assert hub.waiting(ALERTS, 6, 1) == Waiting([], [gap(10, 20)], 20, 30, -1)
+        assert hub.waiting(ALERTS, 15, 9) == Waiting([25], [gap(15, 20)], 30, 30, -1)
+        await hub.close()
+
+    play(scene)
