@@ -7,6 +7,7 @@ and from there on the log is read. So the log must not be trimmed above the posi
 numbered events behind it.
 """
 
+import contextlib
 import logging
 import zlib
 from pathlib import Path
@@ -34,7 +35,8 @@ class MemoryFile:
         """What the file has ends here."""
 
     def recover(self, log: ReadableLog, settings: PublishingSettings) -> PublicationMemory:
-        """The memory of an earlier run. Raises OSError, and StorageCorrupt where the end of the log is damaged."""
+        """The memory of an earlier run, which is in the file afterwards if the disk takes it. Raises OSError, and
+        StorageCorrupt where the end of the log is damaged."""
         content = self._read()
         memory = PublicationMemory(settings, content)
         if content.position > log.next_offset:
@@ -49,6 +51,8 @@ class MemoryFile:
             for run in numbered_runs(batch):
                 memory.remember(run.publisher, run.first, run.end, first + run.row)
         self.position = start
+        with contextlib.suppress(OSError):  # the log has it all
+            self.write(memory.content(log.next_offset))
         return memory
 
     def write(self, content: MemoryContent) -> None:

@@ -15,13 +15,10 @@ latest publishers.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Iterable
+from collections import OrderedDict, deque
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from culver.config import PublishingSettings
 from culver.errors import Conflict
@@ -64,13 +61,13 @@ class PublicationMemory:
         self._settings = settings
         self._publishers: dict[str, _Publisher] = {}
         # Those of publishers that have no ranges, the latest last.
-        self._floors: dict[str, int] = {}
+        self._floors: OrderedDict[str, int] = OrderedDict()
         self._count = 0
         # At these times, the log ended at these offsets.
         self._marks: deque[tuple[int, int]] = deque()
         if content is not None:
             self._marks.extend(content.marks)
-            self._floors = dict(content.floors)
+            self._floors.update(content.floors)
             for each in content.ranges:
                 known = self._publishers[each.publisher] = _Publisher(each.floor)
                 known.firsts.frombytes(each.firsts)
@@ -138,40 +135,42 @@ class PublicationMemory:
             self._keep(name, known, kept)
 
     def _shrink(self) -> None:
-        """Forget the oldest eighth, so that this is rarely needed."""
-        ends = np.concatenate([each.end_offsets() for each in self._publishers.values()])
-        surplus = self._count - self._settings.window_ranges * 7 // 8
-        self._forget(int(np.partition(ends, surplus - 1)[surplus - 1]))
+        """Forget the oldest quarter, so that this is rarely needed."""
+        ends = sorted(end for each in self._publishers.values() for end in each.end_offsets())
+        self._forget(ends[self._count - self._settings.window_ranges * 3 // 4 - 1])
 
     def _forget(self, before: int) -> None:
         """Forget the ranges that lie below an offset as a whole."""
         for name, known in list(self._publishers.items()):
-            ends = known.end_offsets()
-            if ends.min() > before:
+            if known.oldest > before:
                 continue
-            gone = np.flatnonzero(ends <= before)
-            known.floor = max(known.floor, *(known.ends[row] for row in gone.tolist()))
-            self._keep(name, known, np.flatnonzero(ends > before).tolist())
+            ends = known.end_offsets()
+            gone = [row for row, end in enumerate(ends) if end <= before]
+            if gone:
+                known.floor = max(known.floor, known.ends[gone[-1]])
+                self._keep(name, known, [row for row, end in enumerate(ends) if end > before])
 
-    def _keep(self, name: str, known: "_Publisher", rows: Iterable[int]) -> None:
+    def _keep(self, name: str, known: "_Publisher", rows: list[int]) -> None:
         self._count -= len(known.firsts)
-        known.keep(list(rows))
+        known.keep(rows)
         self._count += len(known.firsts)
         if not known.firsts:
             del self._publishers[name]
             if known.floor:
                 self._floors[name] = known.floor
             while len(self._floors) > self._settings.max_publishers:
-                del self._floors[next(iter(self._floors))]
+                self._floors.popitem(last=False)
 
 
 class _Publisher:
     """The ranges of one publisher, ascending by sequence; they do not overlap."""
 
-    __slots__ = ("ends", "firsts", "floor", "offsets")
+    __slots__ = ("ends", "firsts", "floor", "offsets", "oldest")
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
+        self.oldest = 0
+        """No range ends below this offset. What is inserted is the newest."""
         self.firsts = array("q")
         self.ends = array("q")
         self.offsets = array("q")
@@ -179,9 +178,9 @@ class _Publisher:
     def end_offset(self, row: int) -> int:
         return self.offsets[row] + self.ends[row] - self.firsts[row]
 
-    def end_offsets(self) -> NDArray[np.int64]:
-        ends: NDArray[np.int64] = np.array(self.offsets) + np.array(self.ends) - np.array(self.firsts)
-        return ends
+    def end_offsets(self) -> list[int]:
+        columns = zip(self.offsets, self.ends, self.firsts, strict=True)
+        return [offset + end - first for offset, end, first in columns]
 
     def find(self, first: int, end: int) -> list[StoredPart]:
         parts: list[StoredPart] = []
@@ -200,6 +199,8 @@ class _Publisher:
 
     def insert(self, first: int, end: int, offset: int) -> int:
         """Insert a range that overlaps no other; returns how many ranges more there are."""
+        if not self.firsts:
+            self.oldest = offset + end - first
         row = bisect_left(self.firsts, first)
         more = 1
         if row and self.ends[row - 1] == first and self.end_offset(row - 1) == offset:
@@ -225,3 +226,4 @@ class _Publisher:
         self.firsts = array("q", [self.firsts[row] for row in rows])
         self.ends = array("q", [self.ends[row] for row in rows])
         self.offsets = array("q", [self.offsets[row] for row in rows])
+        self.oldest = min(self.end_offsets(), default=0)

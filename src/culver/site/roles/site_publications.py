@@ -30,8 +30,9 @@ from culver.roles import MOST_SEQUENCE, NumberedPart, PublicationNumbers
 
 _logger = logging.getLogger(__name__)
 
-# The file is written so often at most: a start reads what the log has got since.
+# The file is written so often at most, and when so many events have come since: a start reads those from the log.
 _STORE_SECONDS = 10.0
+_STORE_EVENTS = 1_000_000
 
 _Run = tuple[int, int]
 """Consecutive sequences `[first, end)`."""
@@ -57,9 +58,11 @@ class SitePublications:
         self._under_way: dict[str, list[_Commit]] = {}
         # The events under way whose publishers have gone.
         self._abandoned = 0
-        # Whether the memory has what the file has not, and when that was written last.
-        self._is_ahead = log.next_offset > file.position and len(memory) > 0
+        # How often the memory has changed, how often when the file was written, and when that was tried last.
+        self._changes = 0
+        self._stored_changes = 0
         self._stored_us = 0
+        self._has_failed = False
 
     def publish_once(
         self, events: Sequence[Event], numbers: PublicationNumbers
@@ -68,28 +71,31 @@ class SitePublications:
         return asyncio.ensure_future(self._publish_once(events, numbers))
 
     def needed_from(self) -> int:
-        """The log must keep everything from here on, for a start after a crash."""
-        return self._file.position if self._is_ahead or self._under_way else self._log.next_offset
+        """The log must keep everything from here on, for a start after a crash. A full disk needs the space more."""
+        is_ahead = self._changes != self._stored_changes or self._under_way
+        return self._file.position if is_ahead and not self._has_failed else self._log.next_offset
 
     async def keep_house(self, now_us: int) -> None:
         """Forget what the window has passed, and have the rest in the file before long."""
         self._memory.pass_time(now_us, self._log.next_offset)
-        if self._is_ahead and not 0 <= now_us - self._stored_us < _STORE_SECONDS * 1_000_000:
+        has_changed = self._changes != self._stored_changes
+        is_far_behind = self._log.next_offset - self._file.position > _STORE_EVENTS
+        if (has_changed or is_far_behind) and not 0 <= now_us - self._stored_us < _STORE_SECONDS * 1_000_000:
             self._stored_us = now_us
             await self.store()
 
     async def store(self) -> None:
-        """Have the memory on disk where it is not. A disk that refuses costs the next start some time only."""
-        if not self._is_ahead:
-            return
+        """Have the memory on disk. Where the disk refuses, a warning says so."""
         commits = [commit for each in self._under_way.values() for commit in each]
         position = min((commit.floor for commit in commits), default=self._log.next_offset)
-        self._is_ahead = bool(commits)
+        changes = self._changes
         try:
             await asyncio.to_thread(self._file.write, self._memory.content(position))
         except OSError as exc:
-            self._is_ahead = True
+            self._has_failed = True
             _logger.warning("the numbers of publications are in the log alone: %s", exc.strerror or exc)
+        else:
+            self._stored_changes, self._has_failed = changes, False
 
     # --- one publication --------------------------------------------------------------------------------
 
@@ -141,7 +147,7 @@ class SitePublications:
         for first, end in commit.runs:
             self._memory.remember(publisher, first, end, offset)
             offset += end - first
-        self._is_ahead = True
+        self._changes += 1
 
     def _give_back(self, events: int, _: object) -> None:
         self._abandoned -= events

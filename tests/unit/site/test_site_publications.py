@@ -1,0 +1,128 @@
+"""How far numbered publications hold back the log, and what a disk that refuses changes."""
+
+import asyncio
+import errno
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from culver.config import LogSettings, PublishingSettings
+from culver.errors import Unavailable
+from culver.log import CommitReceipt, Committer, MemoryContent, MemoryFile
+from culver.log.files.file_log import FileLog
+from culver.model.event import Event
+from culver.roles import PublicationNumbers
+from culver.site.roles.site_publications import SitePublications
+from support.gateway import run
+from support.until import settled
+
+SECOND_US = 1_000_000
+
+
+class Deaf:
+    """A CommitObserver."""
+
+    def committing(self, first_offset: int, batches: Sequence[pa.RecordBatch]) -> None: ...
+
+    def committed(self, first_offset: int, events: Sequence[Event]) -> None: ...
+
+
+class FullFile(MemoryFile):
+    def write(self, content: MemoryContent) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@asynccontextmanager
+async def opened(tmp_path: Path, file: MemoryFile, **settings: int) -> AsyncIterator[SitePublications]:
+    log_settings = LogSettings(**settings)
+    with FileLog(tmp_path / "log", log_settings) as log:
+        memory = file.recover(log, PublishingSettings())
+        async with log.committer(Deaf(), lambda: time.time_ns() // 1000) as committer:
+            yield SitePublications(log, committer, memory, file, log_settings)
+
+
+def events(count: int) -> list[Event]:
+    return [Event({}, {"n": n}, b'{"n": %d}' % n) for n in range(count)]
+
+
+async def publish(publications: SitePublications, first: int, count: int) -> None:
+    await publications.publish_once(events(count), PublicationNumbers("p", range(first, first + count)))
+
+
+def test_log_is_kept_from_where_the_file_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, MemoryFile(tmp_path / "publishers")) as publications:
+            await publications.publish(events(5))
+            assert publications.needed_from() == 5
+            await publish(publications, 0, 3)
+            await publications.publish(events(2))
+            assert publications.needed_from() == 0
+            await publications.keep_house(100 * SECOND_US)
+            assert publications.needed_from() == 10
+            await publish(publications, 3, 1)
+            await publications.keep_house(105 * SECOND_US)
+            assert publications.needed_from() == 10
+            await publications.keep_house(111 * SECOND_US)
+            assert publications.needed_from() == 11
+        assert MemoryFile(tmp_path / "publishers")._read().position == 11
+
+    run(scenario())
+
+
+def test_full_disk_does_not_hold_back_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, FullFile(tmp_path / "publishers")) as publications:
+            await publish(publications, 0, 3)
+            assert publications.needed_from() == 0
+            await publications.keep_house(100 * SECOND_US)
+            assert publications.needed_from() == 3
+            assert "No space left" in caplog.text
+            await publish(publications, 0, 4)
+            assert publications.needed_from() == 4
+
+    run(scenario())
+
+
+class HeldCommitter:
+    """A committer that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.answers: list[asyncio.Future[CommitReceipt]] = []
+
+    def publish(self, events: Sequence[Event]) -> asyncio.Future[CommitReceipt]:
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return self.answers[-1]
+
+
+def test_publications_whose_callers_have_gone_are_bounded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file, held = MemoryFile(tmp_path / "publishers"), HeldCommitter()
+        settings = LogSettings(max_pending_events=10)
+        with FileLog(tmp_path / "log", settings) as log:
+            memory = file.recover(log, PublishingSettings())
+            publications = SitePublications(log, cast(Committer, held), memory, file, settings)
+            for first in (0, 5, 10):
+                given_up = asyncio.ensure_future(publish(publications, first, 5))
+                await settled(lambda: len(held.answers))
+                given_up.cancel()
+                await asyncio.gather(given_up, return_exceptions=True)
+            assert len(held.answers) == 3
+            with pytest.raises(Unavailable, match="wait for the disk"):
+                await publish(publications, 15, 1)
+            repeat = asyncio.ensure_future(publications.publish_once(events(1), PublicationNumbers("p", [5])))
+            await settled(lambda: repeat.done())
+            assert not repeat.done()
+            for number, answer in enumerate(held.answers):
+                answer.set_result(CommitReceipt(5 * number, 5 * number + 5))
+            assert await repeat == [(5, 6, True)]
+            last = asyncio.ensure_future(publish(publications, 15, 1))
+            await settled(lambda: len(held.answers))
+            held.answers[-1].set_result(CommitReceipt(15, 16))
+            await last
+
+    run(scenario())
