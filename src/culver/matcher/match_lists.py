@@ -7,26 +7,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from culver.jit import Integers, compiled
 from culver.matching import Matches
 
 LISTS = pa.list_(pa.string())
 PAIRS = pa.schema([("row", pa.int64()), ("id", pa.string())])
 # Where the 32-bit offsets of Arrow's strings end.
 _MOST_BYTES = 2**31 - 1
-
-
-@compiled
-def sort_rows(offsets: Integers, numbers: Integers) -> None:
-    """Sort the numbers of each row."""
-    for row in range(len(offsets) - 1):
-        numbers[offsets[row] : offsets[row + 1]].sort()
+# Beside these is room for the row.
+_NUMBER_BITS = 40
 
 
 def in_order(matches: Matches) -> Matches:
     """The matches with the numbers of each row in ascending order, which is the order of adding."""
-    sort_rows(matches.offsets, matches.numbers)
-    return matches
+    # NumPy sorts one long array many times faster than each row by itself, or a compiled loop.
+    rows = np.repeat(np.arange(len(matches.offsets) - 1), np.diff(matches.offsets))
+    keys = rows << _NUMBER_BITS | matches.numbers
+    keys.sort()
+    return Matches(matches.offsets, keys & ((1 << _NUMBER_BITS) - 1))
 
 
 def split(matches: Matches, ids: pa.Array) -> Iterator[Matches]:

@@ -200,8 +200,7 @@ class Matcher:
 
     def _match_one(self, event: Any) -> list[str]:
         matcher, ids = self._settled()
-        batch = pack([event_of(event)], 0)[0].batch
-        numbers = matcher.match(BatchColumns(batch), 0).numbers
+        numbers = matcher.match_event(event_of(event))
         numbers.sort()
         listed: list[str] = ids.objects()[numbers].tolist()
         return listed

@@ -20,6 +20,7 @@ from culver.model.timestamps import (
 )
 from culver.model.values import (
     DOMAIN_OF_KIND as DOMAIN_OF_KIND,
+    KIND_OF_TYPE as KIND_OF_TYPE,
     Domain as Domain,
     Kind as Kind,
     Timestamp as Timestamp,

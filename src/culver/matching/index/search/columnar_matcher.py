@@ -18,6 +18,7 @@ from culver.matching.index.intrinsics.raw_memory import longs_at, shorts_at
 from culver.matching.index.intrinsics.vectors import LANES, emit
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs, fill_keys
+from culver.matching.index.keys.single_event import layout_of
 from culver.matching.index.layout.segment_arrays import (
     ADDRESSES_WIDTH,
     SegmentArrays,
@@ -31,7 +32,8 @@ from culver.matching.index.search.bucket_search import EventKeys
 from culver.matching.index.search.buffer_pool import result_buffer
 from culver.matching.index.segments.columnar_segment import ColumnarSegment
 from culver.matching.index.segments.segment_file import SegmentView
-from culver.model import Domain
+from culver.model import Domain, Event
+from culver.model.columns import pack
 from culver.model.language import domains_of
 
 # Rows times dimensions that are worked on at a time.
@@ -128,6 +130,22 @@ class ColumnarMatcher:
             for view, found in zip(self.views, np.diff(ends, prepend=0).tolist(), strict=True):
                 view.segment.matches_per_row = found / rows
         return Matches(offsets, numbers)
+
+
+    def match_event(self, event: Event) -> Integers:
+        """Find the numbers of the registrations that one event matches, whatever the log position."""
+        if self._needy or event.context:  # needs are worked out for columns
+            return self.match(BatchColumns(pack([event], 0)[0].batch), 0).numbers
+        if not self.views:
+            return _NOTHING
+        layout = layout_of((tuple(event.data), tuple(map(type, event.data.values()))))
+        memory = layout.put(event.data)
+        _, numbers, _ = match_segments(
+            self._described, layout.program(self._programs), memory.address, self._no_needs_met, 0, 1,
+            np.empty(_SPARE, np.int64),
+        )  # fmt: skip
+        layout.done(memory)
+        return numbers
 
 
 def _described(view: ColumnarView) -> Integers:
