@@ -446,6 +446,63 @@ def fanout(
     return run(plan, bench_frame.tell)
 
 
+@benchmark("dataframe")
+@_choices(
+    "--workload", "workloads", ["W1", "W2"], "Workload; may be given twice. Both, unless told otherwise."
+)
+@_number("--subscriptions", "Filters, for each workload.  [default: W1 40,000; W2 100,000 and 1,000,000]")
+@_choices(
+    "--system",
+    "systems",
+    ["match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary"],
+    "What to measure; may be given several times. All, unless told otherwise.",
+)
+@_number("--rounds", "How often each is measured; the median counts.  [default: 3; quick: 1]")
+@_DATA_DIR
+@_QUICK
+def dataframe(
+    workloads: tuple[str, ...],
+    subscriptions: int | None,
+    systems: tuple[str, ...],
+    rounds: int | None,
+    data_dir: Path | None,
+    quick: bool,
+) -> list[bench_frame.Record]:
+    """Filters on the rows of DataFrames: `culver.spark.match` beside joins with the same conditions.
+
+    \b
+    match        culver.spark.match, with a list of ids for each row
+    exploded     the same, with a row for each match
+    spark-join   a join of Spark SQL
+    polars       a join of Polars
+    duckdb       a join of DuckDB
+    matcher      culver.Matcher on Arrow batches, in a process on each core
+    dictionary   culver.Matcher on one dictionary after another
+
+    All of them must find the same pairs. One that takes longer than 90 s is left out.
+    """
+    from culver.bench.dataframe import dataframe_plan as plans
+    from culver.bench.dataframe.dataframe_bench import run
+    from culver.bench.workloads import named
+
+    names = ("match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary")
+    chosen = systems or names
+    comparisons = [
+        (named(name), count)
+        for name in dict.fromkeys(workloads or plans.SIZES)
+        for count in ((subscriptions or 1_000,) if subscriptions or quick else plans.SIZES[name])
+    ]
+    plan = plans.DataframePlan(
+        comparisons=comparisons,
+        systems=[system for name, system in zip(names, plans.SYSTEMS, strict=True) if name in chosen],
+        rounds=rounds or (1 if quick else 3),
+        seconds=0.1 if quick else 2.0,
+        most_events=20_000 if quick else 1_000_000,
+        data_dir=data_dir,
+    )
+    return run(plan, bench_frame.tell)
+
+
 @benchmark("overlay")
 @click.option(
     "--paper",

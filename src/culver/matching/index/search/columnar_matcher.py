@@ -131,7 +131,6 @@ class ColumnarMatcher:
                 view.segment.matches_per_row = found / rows
         return Matches(offsets, numbers)
 
-
     def match_event(self, event: Event) -> Integers:
         """Find the numbers of the registrations that one event matches, whatever the log position."""
         if self._needy or event.context:  # needs are worked out for columns
