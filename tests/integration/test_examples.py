@@ -37,6 +37,10 @@ def test_every_example_has_a_test_here() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
         "alerts_durable.py",
         "quickstart.py",
+        # test_spark_match runs these.
+        "spark_alerts.py",
+        "spark_batch.py",
+        "spark_streaming.py",
         "sync_publisher.py",
     ]
 

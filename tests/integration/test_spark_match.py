@@ -1,6 +1,8 @@
 """`culver.spark.match` on real Spark equals the slow reference, in batch and in streaming queries."""
 
 import random
+import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from culver import Matcher, spark as culver_spark
 from culver.errors import Conflict, CulverError, InvalidEvent, InvalidFilter, InvalidRequest, Unavailable
 from support.spark_session import spark_session
 from support.spark_tables import random_filters, random_spark_table, reference
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 pytestmark = [pytest.mark.spark, pytest.mark.together("spark-match")]
 
@@ -230,3 +234,64 @@ def test_rows_that_match_twenty_thousand_filters_each(spark: SparkSession) -> No
     events = spark.range(40).withColumnRenamed("id", "row").repartition(2)
     matched = culver_spark.match(events, filters)
     assert {len(ids) for ids in lists(matched)} == {20_000}
+
+
+# --- examples ------------------------------------------------------------------------------------------------
+
+
+def run_example(name: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run an example as it is; its session is the one that there is already."""
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+@pytest.mark.slow(seconds=2)
+def test_the_batch_example_shows_what_matches(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_example("spark_batch.py", monkeypatch=monkeypatch)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "ABC" in line or "XYZ" in line] == [
+        "|   ABC| 19.0|    []|           [bob]|",
+        "|   XYZ| 21.5|[tech]|[dear, ada, bob]|",
+        "|   ABC| 30.0|  NULL|          [dear]|",
+    ]
+    assert "| dear|    2|" in lines
+    assert lines[-1] == "0 quotes set off no alert"
+
+
+@pytest.mark.slow(seconds=2)
+def test_the_streaming_example_replaces_its_filters(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_example("spark_streaming.py", monkeypatch=monkeypatch)
+    assert capsys.readouterr().out.splitlines() == [
+        "19.0 []",
+        "19.0 ['cheap']",
+        "21.5 []",
+        "21.5 ['dear']",
+        "31.0 ['dear']",
+    ]
+
+
+@pytest.mark.slow(seconds=2)
+def test_the_lakehouse_example_handles_each_event_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, filters, alerts = (str(tmp_path / name) for name in ("events", "filters", "alerts"))
+    spark.createDataFrame(
+        [("dear", "price > 20"), ("any", "TRUE")], "id string, filter string"
+    ).write.parquet(filters)
+    for number in range(3):
+        rows = spark.range(10).selectExpr(
+            f"id + {10 * number} AS row",
+            "id + 15.5 AS price",
+            f"TIMESTAMP '2026-01-0{number + 1} 12:00:00' AS at",
+        )
+        rows.write.mode("append").parquet(events)
+        run_example("spark_alerts.py", events, filters, alerts, monkeypatch=monkeypatch)
+    found = spark.read.parquet(alerts).orderBy("row", "alert").select("row", "alert", "day").collect()
+    assert [(row["row"], row["alert"]) for row in found] == [
+        (row, alert) for row in range(30) for alert in (["any", "dear"] if row % 10 >= 5 else ["any"])
+    ]
+    assert {str(row["day"]) for row in found} == {"2026-01-01", "2026-01-02", "2026-01-03"}
