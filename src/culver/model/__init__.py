@@ -19,6 +19,7 @@ from culver.model.timestamps import (
     parse_timestamp as parse_timestamp,
 )
 from culver.model.values import (
+    DOMAIN_OF_KIND as DOMAIN_OF_KIND,
     KIND_OF_TYPE as KIND_OF_TYPE,
     Domain as Domain,
     Kind as Kind,

@@ -60,6 +60,8 @@ KIND_OF_TYPE: dict[type, Kind] = {
     Timestamp: Kind.TIMESTAMP,
 }
 
+DOMAIN_OF_KIND = {kind: _DOMAIN_OF_TYPE[type_] for type_, kind in KIND_OF_TYPE.items()}
+
 
 def domain_of(value: Value) -> Domain:
     return _DOMAIN_OF_TYPE[type(value)]

@@ -38,6 +38,7 @@ from culver.model.language.predicate import (
     compute as compute,
     constraint_holds_for_value as constraint_holds_for_value,
     domain_of_constraint as domain_of_constraint,
+    domains_of as domains_of,
     evaluate as evaluate,
     matching_clause as matching_clause,
 )

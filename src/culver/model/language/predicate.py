@@ -10,7 +10,7 @@ that everything faster must equal.
 import enum
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -373,3 +373,25 @@ def domain_of_constraint(constraint: Between | OneOf | Pattern | Contains) -> Do
             return Domain.STRINGS
         case _:
             return constraint.domain
+
+
+def domains_of(constraint: Constraint) -> Iterator[tuple[str, Domain | None]]:
+    """The attributes of a constraint, each with the domain of the values that it is compared or computed with. None
+    stands for any: the constraint is about presence, or compares two attributes."""
+    match constraint:
+        case Presence(attribute):
+            yield attribute, None
+        case Computed(comparison):
+            for operand in (comparison.left, comparison.right):
+                domain = None if isinstance(operand, Attribute) else Domain.NUMBER
+                yield from ((name, domain) for name in _names_in(operand))
+        case _:
+            yield constraint.attribute, domain_of_constraint(constraint)
+
+
+def _names_in(operand: Operand) -> Iterator[str]:
+    if isinstance(operand, Arithmetic):
+        yield from _names_in(operand.left)
+        yield from _names_in(operand.right)
+    elif isinstance(operand, Attribute):
+        yield operand.name

@@ -51,7 +51,7 @@ def attribute_of_text(text: str) -> str | None:
 
 
 def compared_domains(texts: Sequence[str]) -> Iterator[tuple[str, Domain | None]]:
-    """The attributes that constraints are about, and what they compare each with; None where it does not matter."""
+    """Does as `domains_of`, for the texts of many constraints."""
     for packed in packed_constraints(texts):
         match packed:
             case ["presence", attribute, _]:
@@ -61,9 +61,9 @@ def compared_domains(texts: Sequence[str]) -> Iterator[tuple[str, Domain | None]
             case ["contains", attribute, *_]:
                 yield attribute, Domain.STRINGS
             case ["computed", _, left, right]:
-                names = [*_attributes_of_operand(left), *_attributes_of_operand(right)]
-                calculates = not {left[0], right[0]} <= {"attribute", "literal"}
-                yield from ((name, Domain.NUMBER if calculates else None) for name in names)
+                for operand in (left, right):
+                    domain = None if operand[0] == "attribute" else Domain.NUMBER
+                    yield from ((name, domain) for name in _attributes_of_operand(operand))
             case [_, attribute, domain, *_]:
                 yield attribute, Domain(domain)
 

@@ -8,8 +8,6 @@ container of kind "segment"
 """
 
 import functools
-import itertools
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,15 +70,10 @@ class ColumnarSegment:
         return self._slots_of
 
     @functools.cached_property
-    def domains(self) -> Mapping[str, frozenset[Domain]]:
-        """The names that the clauses mention, and what they compare each with."""
-        pairs = itertools.chain(
-            ((name, DOMAIN_OF_LINE[line]) for name, line in self.dimensions), compared_domains(self.pool)
-        )
-        found: dict[str, set[Domain]] = {}
-        for name, domain in pairs:
-            found.setdefault(name, set()).update(() if domain is None else (domain,))
-        return {name: frozenset(domains) for name, domains in found.items()}
+    def domains(self) -> frozenset[tuple[str, Domain | None]]:
+        """The attributes in the clauses, each with a domain of values that it is compared with, or None for any."""
+        terms = ((name, DOMAIN_OF_LINE[line]) for name, line in self.dimensions)
+        return frozenset((*terms, *compared_domains(self.pool)))
 
     def table(self) -> ClauseTable:
         """The clauses, for a merge."""
