@@ -36,6 +36,7 @@ def _run(name: str, url: str, **environment: str) -> str:
 def test_every_example_has_a_test_here() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
         "alerts_durable.py",
+        "matcher.py",
         "quickstart.py",
         # test_spark_match runs these.
         "spark_alerts.py",
@@ -59,6 +60,14 @@ def test_durable_alerts_wait_for_their_program(site: FakeSite) -> None:
             main(["pub", f'{{"level": "error", "text": "{text}"}}', "--url", url])
         assert _run("alerts_durable.py", url, ALERTS="2") == "alerts:0 one\nalerts:1 two\n"
         assert _run("alerts_durable.py", url, ALERTS="1") == "alerts:2 three\n"
+
+
+def test_the_matcher_shows_its_parts() -> None:
+    lines = _run("matcher.py", "").splitlines()
+    assert lines[0] == "['dear', 'urgent']"
+    assert lines[2] == "no match: unknown"
+    assert lines[-4].split() == ["1", "ABC", "[urgent,", "alert.1]"]
+    assert lines[-1] == "5 4"
 
 
 def test_the_blocking_publisher_stores_everything(site: FakeSite) -> None:

@@ -25,10 +25,10 @@ import numpy as np
 
 from culver.bench.bulk_registration import register_rows
 from culver.client import ARROW_STREAM, piece
+from culver.inputs import as_table
 from culver.model.formats import parse_event
 from culver.model.language.parser import parse
 from culver.model.language.predicate import evaluate
-from culver.row_table import as_table
 from support.group_consumer import ANSWERED, CONNECTED, GAP, read_rows
 from support.numbered import Journal, Numbers, attributes, lines
 from support.service import Service

@@ -11,7 +11,7 @@ from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.site_process import site_status
 from culver.bench.workloads import Workload
 from culver.client import ARROW_STREAM, piece, rows_at_a_time
-from culver.row_table import RowsLike, as_table
+from culver.inputs import RowsLike, as_table
 
 CHUNK = 1_000
 

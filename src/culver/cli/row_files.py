@@ -245,7 +245,10 @@ def _boolean(text: str) -> bool:
 
 
 def _timestamp(text: str) -> dict[str, str]:
-    parse_timestamp(text)
+    try:
+        parse_timestamp(text)
+    except ValueError as exc:
+        raise ValueError(f"cannot be used: {exc}") from None
     return {"$timestamp": text}
 
 

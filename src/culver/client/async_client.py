@@ -24,6 +24,7 @@ from culver.client.site_address import default_url, parse_address
 from culver.client.site_calls import SiteCalls
 from culver.errors import ClientError, InvalidRequest, RequestRefused
 from culver.extras import require
+from culver.inputs import RowsLike, as_table
 from culver.messages import (
     AcceptedRows,
     Gap,
@@ -41,7 +42,6 @@ from culver.messages import (
     SubscriptionSet,
     Warnings,
 )
-from culver.row_table import RowsLike, as_table
 
 # A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
 _MESSAGE_BYTES = 512 * 1024

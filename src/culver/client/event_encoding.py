@@ -1,4 +1,4 @@
-"""Events as JSON text; `culver.plain_values` has the values that JSON has no form for."""
+"""Events as JSON text; `culver.inputs` has the values that JSON has no form for."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from culver.errors import InvalidEvent, InvalidRequest
-from culver.plain_values import plain_value, without_row
+from culver.inputs import plain_value, without_row
 
 EventLike = Mapping[str, Any] | bytes
 """A mapping of attributes (or a Row of Spark), or one event that is JSON text already."""

@@ -3,7 +3,7 @@
     events of Python ---- event_values ----.                      .---> ids (id_table), lists and pairs (match_lists)
                                             +--> matching's filter
     tables -- frames -- column_mapping ----'     |
-                                                 '---> one file: the compiled filter, ids, texts (filter_texts)
+                                                 '---> one file: the compiled filter, ids, texts (text_table)
 
 `column_mapping` is the one place that says what the types of Arrow mean.
 """

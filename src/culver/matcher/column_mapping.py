@@ -17,7 +17,15 @@ import pyarrow.compute as pc
 
 from culver.errors import InvalidEvent
 from culver.model import EARLIEST, LATEST, Kind, normalise_text
-from culver.model.columns import DATA_PREFIX, PAYLOAD, RECEIVED, column_name, is_text, whole_microseconds
+from culver.model.columns import (
+    DATA_PREFIX,
+    PAYLOAD,
+    RECEIVED,
+    column_name,
+    decoded,
+    is_text,
+    whole_microseconds,
+)
 
 Converter = Callable[[pa.Array, str], pa.Array]
 
@@ -171,7 +179,7 @@ def _plain(array: pa.Array) -> pa.Array:
         if isinstance(kind, pa.BaseExtensionType):
             array = array.storage
         elif pa.types.is_dictionary(kind):
-            array = array.dictionary_decode()
+            array = decoded(array)
         elif pa.types.is_run_end_encoded(kind):
             array = pc.run_end_decode(array)
         else:

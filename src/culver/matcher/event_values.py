@@ -5,9 +5,9 @@ from typing import Any
 
 from culver.config import EventSettings
 from culver.errors import InvalidEvent
+from culver.inputs import plain_value, without_row
 from culver.model import Event
 from culver.model.formats import collect_attributes, event_from_object
-from culver.plain_values import plain_value, without_row
 
 _SETTINGS = EventSettings()
 _CLOUDEVENT = "specversion"

@@ -15,7 +15,7 @@ NAME = "matches"
 """What a column of results is called where it must have a name."""
 
 
-class Frame(Protocol):
+class TableForm(Protocol):
     """One table, and the form in which its owner expects a column."""
 
     def table(self, names: Collection[str]) -> pa.Table:
@@ -25,7 +25,7 @@ class Frame(Protocol):
         """A list of strings for each row."""
 
 
-def frame_of(given: Any) -> Frame | None:
+def frame_of(given: Any) -> TableForm | None:
     """None where `given` is no table."""
     library = type(given).__module__.partition(".")[0]
     kind = type(given).__name__

@@ -9,20 +9,22 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from culver.config import UNLIMITED_FILTERS
 from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, NotFound, counted
+from culver.inputs import RowsLike, as_table
 from culver.matcher.column_mapping import ColumnMapping
 from culver.matcher.event_values import event_of, events_of
-from culver.matcher.filter_texts import FilterTexts
-from culver.matcher.frames import Frame, frame_of
+from culver.matcher.frames import TableForm, frame_of
 from culver.matcher.id_table import IdTable
 from culver.matcher.match_lists import LISTS, PAIRS, in_order, lists_of, pairs_of, split
 from culver.matcher.packed_texts import PackedTexts
+from culver.matcher.text_table import TextTable
 from culver.matching import BatchColumns, ColumnarFilter, ColumnarMatcher, Matches, read_filter, write_filter
 from culver.model import Domain
 from culver.model.columns import column_of_array, pack
-from culver.model.language import parse, prepare
-from culver.row_table import RowsLike, as_table
+from culver.model.language import Explanation, explain, parse, prepare
 
 _FIRST_ROWS, _MOST_ROWS = 1024, 1 << 16
 # Matches that are worked on at a time, roughly.
@@ -46,7 +48,7 @@ class Matcher:
         self._lock = threading.RLock()
         self._filter = ColumnarFilter()
         self._ids = IdTable()
-        self._texts = FilterTexts()
+        self._texts = TextTable()
         self._closed = False
 
     @classmethod
@@ -57,7 +59,7 @@ class Matcher:
         matcher = cls()
         matcher._filter = stored.filter
         matcher._ids = IdTable(PackedTexts(stored.arrays["id_start"], stored.arrays["id_bytes"]))
-        matcher._texts = FilterTexts.unpacked(stored.meta, stored.arrays)
+        matcher._texts = TextTable.unpacked(stored.meta, stored.arrays)
         return matcher
 
     # --- filters ------------------------------------------------------------------------------------------
@@ -85,12 +87,12 @@ class Matcher:
         it has added none.
         """
         prepared = prepare(_text(filter, "a filter"))
+        if not prepared.parameters:
+            raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
         table = as_table(rows)
         if table.num_columns != prepared.parameters and table.num_rows:
             given, wanted = counted(table.num_columns, "column"), counted(prepared.parameters, "parameter")
             raise InvalidRequest(f"the rows have {given}, and the filter has {wanted}", field="rows")
-        if not prepared.parameters:
-            raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
         try:
             columns = tuple(column_of_array(each, place) for place, each in enumerate(table.columns, 1))
             with self._changing():
@@ -141,7 +143,13 @@ class Matcher:
     @property
     def attributes(self) -> frozenset[str]:
         """The names of attributes that the filters mention."""
-        return self._settled()[0].attributes
+        return self._with_array()[0].attributes
+
+    @property
+    def domains(self) -> frozenset[tuple[str, Domain | None]]:
+        """The attributes, each with a domain of values that a filter compares it with, or None for any; perhaps some
+        of filters that were removed."""
+        return self._with_array()[0].domains
 
     @property
     def domains(self) -> frozenset[tuple[str, Domain | None]]:
@@ -169,8 +177,7 @@ class Matcher:
             return frame.column(self._lists(frame, timezone))
         if isinstance(events, Mapping) or _is_row(events):
             return self._match_one(events)
-        matcher, ids = self._settled()
-        names = ids.objects()
+        matcher, names = self._with_strings()
         found: list[list[str]] = []
         for packed in pack(events_of(_iterable(events)), 0):
             matches = in_order(matcher.match(BatchColumns(packed.batch), 0))
@@ -179,43 +186,46 @@ class Matcher:
             found += [listed[begin:end] for begin, end in pairwise(bounds)]
         return found
 
+    def explain(self, id: str, event: Any) -> Explanation:  # noqa: A002
+        """Why an event matches a filter, or why not: constraint by constraint. `print` shows it. Raises NotFound and
+        InvalidEvent."""
+        return explain(parse(self.filter(id), UNLIMITED_FILTERS), event_of(event))
+
     def match_pairs(self, events: Any, *, timezone: str | None = None) -> pa.Table:
         """An Arrow table with a row for each match: `row`, the place of the event among those given, and `id`. In
         the order of events, then of adding. Takes what `match` takes."""
         frame = frame_of(events)
-        matcher, ids = self._settled()
+        matcher, ids = self._with_array()
         if frame is not None:
             found = self._found(frame, timezone, matcher)
         else:
             single = isinstance(events, Mapping) or _is_row(events)
             packed = pack([event_of(events)] if single else events_of(_iterable(events)), 0)
             found = (in_order(matcher.match(BatchColumns(each.batch), 0)) for each in packed)
-        array = ids.array()
         batches: list[pa.RecordBatch] = []
         row = 0
-        for part in (part for matches in found for part in split(matches, array)):
-            batches.append(pairs_of(part, array, row))
+        for part in (part for matches in found for part in split(matches, ids)):
+            batches.append(pairs_of(part, ids, row))
             row += len(part.offsets) - 1
         return pa.Table.from_batches(batches, PAIRS)
 
     def _match_one(self, event: Any) -> list[str]:
-        matcher, ids = self._settled()
+        matcher, names = self._with_strings()
         numbers = matcher.match_event(event_of(event))
         numbers.sort()
-        listed: list[str] = ids.objects()[numbers].tolist()
+        listed: list[str] = names[numbers].tolist()
         return listed
 
-    def _lists(self, frame: Frame, timezone: str | None) -> pa.ChunkedArray:
-        matcher, ids = self._settled()
-        array = ids.array()
+    def _lists(self, frame: TableForm, timezone: str | None) -> pa.ChunkedArray:
+        matcher, ids = self._with_array()
         chunks = [
-            lists_of(part, array)
+            lists_of(part, ids)
             for matches in self._found(frame, timezone, matcher)
-            for part in split(matches, array)
+            for part in split(matches, ids)
         ]
         return pa.chunked_array(chunks, LISTS)
 
-    def _found(self, frame: Frame, timezone: str | None, matcher: ColumnarMatcher) -> Iterator[Matches]:
+    def _found(self, frame: TableForm, timezone: str | None, matcher: ColumnarMatcher) -> Iterator[Matches]:
         """The matches of a table, some rows at a time."""
         table = frame.table(matcher.attributes)
         mapping = ColumnMapping(table.schema, matcher.attributes, timezone)
@@ -249,7 +259,7 @@ class Matcher:
         with self._lock:
             self._filter.close()
             self._closed = True
-            self._filter, self._ids, self._texts = ColumnarFilter(), IdTable(), FilterTexts()
+            self._filter, self._ids, self._texts = ColumnarFilter(), IdTable(), TextTable()
 
     def __enter__(self) -> Self:
         return self
@@ -259,10 +269,17 @@ class Matcher:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _settled(self) -> tuple[ColumnarMatcher, IdTable]:
+    def _with_strings(self) -> tuple[ColumnarMatcher, NDArray[np.object_]]:
+        """The matcher of now, and the ids by number. Both stay as they are for whoever has them."""
         with self._lock:
             self._check_open()
-            return self._filter.settled(), self._ids
+            return self._filter.settled(), self._ids.objects()
+
+    def _with_array(self) -> tuple[ColumnarMatcher, pa.Array]:
+        """The same, with the ids as an Arrow array."""
+        with self._lock:
+            self._check_open()
+            return self._filter.settled(), self._ids.array()
 
     def _changing(self) -> "threading.RLock":
         self._check_open()

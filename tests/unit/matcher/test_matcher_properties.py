@@ -1,21 +1,23 @@
 """`Matcher.match` in every form equals the reference filter, on random filters and events."""
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
 
 import pandas
 import polars
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from culver import Matcher
 from culver.matching import predicate_of
-from culver.model import COLUMNAR, Event
+from culver.model import COLUMNAR, Event, Kind
 from culver.model.columns import encode
 from culver.plugins import filter_named
 from support.events import random_event_json
-from support.filters import random_filter
+from support.filters import random_filter, random_literal
 from support.tables import random_table
 
 SEEDS = st.integers(0, 2**32)
@@ -85,6 +87,45 @@ def test_tables(seed: int) -> None:
             assert matcher.match(batch).to_pylist() == wanted[: batch.num_rows]
         pairs = [(row, each) for row, ids in enumerate(wanted) for each in ids]
         assert [(each["row"], each["id"]) for each in matcher.match_pairs(table).to_pylist()] == pairs
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=SEEDS)
+def test_infinities_compare_as_numbers(seed: int) -> None:
+    rng = random.Random(seed)
+    filters = random_filters(rng, 40)
+    drawn = [{name: rng.choice((math.inf, -math.inf, 0.0, 1.5, 2.5)) for name in "abc"} for _ in range(12)]
+    with matcher_of(filters) as matcher:
+        found = matcher.match(pa.Table.from_pylist(drawn)).to_pylist()
+    assert found == reference(filters, [Event({}, each, b"") for each in drawn])
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=SEEDS)
+def test_dictionaries_against_ranges_and_equality(seed: int) -> None:
+    """Filters without constraints that are worked out for columns: one event takes the quick way."""
+    rng = random.Random(seed)
+    texts = (
+        "a >= {0} AND b < {1}",
+        "d = {2}",
+        "d > {2} AND c <= {1}",
+        "f",
+        "h > {3}",
+        "data.a = {0} OR data.d >= {2}",
+    )
+    filters = {
+        f"id{number}": rng.choice(texts).format(
+            random_literal(rng, Kind.INTEGER),
+            random_literal(rng, Kind.REAL),
+            random_literal(rng, Kind.STRING),
+            random_literal(rng, Kind.TIMESTAMP),
+        )
+        for number in range(50)
+    }
+    documents = [random_event_json(rng) for _ in range(20)]
+    documents += [{"d": "é" * 2000, "e": "x" * 3000, "a": 2}, {}]
+    with matcher_of(filters) as matcher:
+        assert [matcher.match(each) for each in documents] == reference(filters, events_of(documents))
 
 
 @settings(deadline=None, max_examples=20)

@@ -13,7 +13,7 @@ from culver.model.formats import parse_event
 from culver.model.language import (
     Predicate,
     clause_text,
-    evaluate,
+    explain,
     matching_clause,
     parse,
     warnings_about,
@@ -31,7 +31,7 @@ def filters() -> None:
 
 @filters.command("explain")
 @click.argument("filter_text", metavar="FILTER")
-def explain(filter_text: str) -> None:
+def explain_filter(filter_text: str) -> None:
     """Print the clauses of a filter.
 
     An event matches a filter when it satisfies all constraints of one of its clauses.
@@ -58,7 +58,7 @@ def explain(filter_text: str) -> None:
 @click.argument("filter_text", metavar="FILTER")
 @click.argument("event", metavar="[FILE | - | JSON]", default="-")
 def test(filter_text: str, event: str) -> int:
-    """Say whether an event matches a filter, and by which clause.
+    """Say whether an event matches a filter, and by which clause, or which constraints fail.
 
     The event is a JSON object: in a file, on standard input (-), or as the argument itself. The exit code is 0
     for a match, 1 for none, and 2 where the filter or the event cannot be understood.
@@ -76,10 +76,13 @@ def test(filter_text: str, event: str) -> int:
         text = clause_text(predicate.clauses[index]) or "every event"
         click.echo(f"match, by clause {index + 1} of {len(predicate.clauses)}: {printable(text)}")
         return SUCCESS
-    if evaluate(predicate.condition, parsed) is None:
+    explanation = explain(predicate, parsed)
+    if explanation.result is None:
         click.echo("no match: the result is unknown, since an attribute is missing or of another type")
     else:
         click.echo("no match: the filter is false for this event")
+    for line in str(explanation).splitlines()[1:]:
+        click.echo(printable(line))
     return FAILURE
 
 

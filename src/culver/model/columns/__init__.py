@@ -24,6 +24,7 @@ from culver.model.columns.value_rows import (
     Columns as Columns,
     column_of_array as column_of_array,
     column_of_values as column_of_values,
+    decoded as decoded,
     is_text as is_text,
     read_columns as read_columns,
     values_at as values_at,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from culver.errors import InvalidFilter
 from culver.model.columns.event_batch import deserialise, serialise
@@ -55,7 +56,7 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
         array = array.combine_chunks()
     _check_size(array, parameter)
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = decoded(array)
     if array.null_count:
         row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
         raise refusal(row, parameter, f"is missing; {_WANTED} is wanted")
@@ -82,13 +83,29 @@ def _check_size(array: pa.Array, parameter: int) -> None:
     """Refuse an array that is small because many rows share one long text."""
     if pa.types.is_dictionary(array.type):
         texts = array.dictionary
-        longest = pc.max(pc.binary_length(texts)).as_py() or 0 if is_text(texts.type) else 8
+        longest = int(_text_lengths(texts).max(initial=0)) if is_text(texts.type) else 8
         size = longest * len(array)
     else:
-        size = pc.sum(pc.binary_length(array)).as_py() or 0 if pa.types.is_string_view(array.type) else 0
+        size = int(_text_lengths(array).sum()) if pa.types.is_string_view(array.type) else 0
     if size > _MOST_BYTES:
         what = f"and those below it may take {size} bytes, more than {_MOST_BYTES}; send fewer rows"
         raise refusal(0, parameter, what)
+
+
+def decoded(array: pa.DictionaryArray) -> pa.Array:
+    """The values of an array that is encoded by a dictionary."""
+    if pa.types.is_string_view(array.type.value_type):  # Arrow cannot pick views
+        array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.string()))
+    return array.dictionary_decode()
+
+
+def _text_lengths(texts: pa.Array) -> NDArray[np.int64]:
+    """The bytes of each text, or more where there is none."""
+    if pa.types.is_string_view(texts.type):  # Arrow does not count these; a view begins with the length
+        words = np.frombuffer(texts.buffers()[1], np.int32)
+        return words[4 * texts.offset :: 4][: len(texts)].astype(np.int64)
+    lengths: NDArray[np.int64] = pc.binary_length(texts).fill_null(0).to_numpy().astype(np.int64)
+    return lengths
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -149,7 +166,7 @@ def _moment(value: Any, row: int, parameter: int) -> int:
     try:
         return parse_timestamp(value["$timestamp"]).microseconds
     except ValueError as exc:
-        raise refusal(row, parameter, f"is {exc}") from None
+        raise refusal(row, parameter, f"cannot be used: {exc}") from None
 
 
 def _check_exact(values: Sequence[Any], parameter: int) -> None:

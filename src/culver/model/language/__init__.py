@@ -1,5 +1,10 @@
 """The filter language: text to predicate, and its meaning."""
 
+from culver.model.language.explanation import (
+    ExplainedConstraint as ExplainedConstraint,
+    Explanation as Explanation,
+    explain as explain,
+)
 from culver.model.language.filter_warnings import warnings_about as warnings_about
 from culver.model.language.parser import parse as parse
 from culver.model.language.patterns import like as like

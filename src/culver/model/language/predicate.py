@@ -311,7 +311,7 @@ def calculate(sign: str, left: Value | None, right: Value | None) -> int | float
         return None
     try:
         result: int | float = CALCULATE[sign](left, right)
-    except (ZeroDivisionError, OverflowError):
+    except (ZeroDivisionError, OverflowError, ValueError):  # the last is fmod's, for an infinity
         return None
     return result if type(result) is int or math.isfinite(result) else None
 

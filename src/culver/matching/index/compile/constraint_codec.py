@@ -50,19 +50,33 @@ def attribute_of_text(text: str) -> str | None:
     return name
 
 
-def attributes_of_text(text: str) -> set[str]:
-    """The attributes that a constraint is about."""
-    name = attribute_of_text(text)
-    return {name} if name is not None else set(_attributes_of_packed(json.loads(text)))
+def compared_domains(texts: Sequence[str]) -> Iterator[tuple[str, Domain | None]]:
+    """Does as `domains_of`, for the texts of many constraints."""
+    for packed in packed_constraints(texts):
+        match packed:
+            case ["presence", attribute, _]:
+                yield attribute, None
+            case ["pattern", attribute, *_]:
+                yield attribute, Domain.STRING
+            case ["contains", attribute, *_]:
+                yield attribute, Domain.STRINGS
+            case ["computed", _, left, right]:
+                for operand in (left, right):
+                    domain = None if operand[0] == "attribute" else Domain.NUMBER
+                    yield from ((name, domain) for name in _attributes_of_operand(operand))
+            case [_, attribute, domain, *_]:
+                yield attribute, Domain(domain)
 
 
-def _attributes_of_packed(packed: Any) -> Iterator[str]:
-    if isinstance(packed, list):
-        if packed[0] == "attribute":
-            yield packed[1]
-        elif packed[0] != "literal":
-            for each in packed[1:]:
-                yield from _attributes_of_packed(each)
+def _attributes_of_operand(packed: list[Any]) -> Iterator[str]:
+    match packed:
+        case ["attribute", name]:
+            yield name
+        case ["literal", _]:
+            return
+        case [_, left, right]:
+            yield from _attributes_of_operand(left)
+            yield from _attributes_of_operand(right)
 
 
 def _pack_constraint(constraint: Constraint) -> list[Any]:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers, Reals
+from culver.model import Domain
 
 LOWEST_KEY = -(2**63)
 HIGHEST_KEY = 2**63 - 1
@@ -56,6 +57,16 @@ class KeyLine(enum.StrEnum):
     BOOLEANS = "booleans"
     LISTS = "lists"
 
+
+DOMAIN_OF_LINE = {
+    KeyLine.NUMBERS: Domain.NUMBER,
+    KeyLine.INTEGERS: Domain.NUMBER,
+    KeyLine.REALS: Domain.NUMBER,
+    KeyLine.STRINGS: Domain.STRING,
+    KeyLine.TIMESTAMPS: Domain.TIMESTAMP,
+    KeyLine.BOOLEANS: Domain.BOOLEAN,
+    KeyLine.LISTS: Domain.STRINGS,
+}
 
 EVERYTHING: Interval = (LOWEST_KEY, HIGHEST_KEY)
 

@@ -48,6 +48,8 @@ def column_of(source: Values) -> ParameterColumn:
     if isinstance(source, pa.ChunkedArray):
         source = source.combine_chunks()
     if isinstance(source, pa.Array):
+        if pa.types.is_string_view(source.type):  # Arrow cannot pick views
+            source = source.cast(pa.string())
         return _from_arrow(source, source)
     if not isinstance(source, np.ndarray) or source.dtype.kind == "O":
         return _from_sequence(source)

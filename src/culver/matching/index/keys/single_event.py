@@ -67,7 +67,10 @@ class EventLayout:
                 cells.append(0)  # kernels ask whether there is a list, not what it holds
             else:
                 cells.append(value)
-        memory = self._free.pop() if self._free else EventMemory(len(self._names), self._cells, _TEXT_BYTES)
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = EventMemory(len(self._names), self._cells, _TEXT_BYTES)
         if end > memory.room:
             memory = EventMemory(len(self._names), self._cells, 2 * end)
         memory.write(cells, texts, end)
@@ -87,7 +90,7 @@ class EventMemory:
         parts = _STRUCTURE, columns, _STRUCTURE * columns, _BUFFERS * columns, columns
         _, children, structures, buffers, cell, text = accumulate(parts, initial=0)
         words = np.zeros(text + -(-room // _WORD), np.int64)
-        self._memory = memoryview(words).cast("B")
+        self._memory = words.data.cast("B")
         self._pack = cells.pack_into
         self._cells_at, self._text_at = _WORD * cell, _WORD * text
         self.address = words.ctypes.data

@@ -11,9 +11,6 @@ import numpy as np
 from culver.jit import Integers, compiled
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import run_starts
-from culver.matching.index.compile.compiler import LINE_OF_DOMAIN
-from culver.matching.index.compile.constraint_codec import attributes_of_text, constraint_from_text
-from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.intrinsics.raw_memory import longs_at, shorts_at
 from culver.matching.index.intrinsics.vectors import LANES, emit
 from culver.matching.index.keys.batch_columns import BatchColumns
@@ -34,7 +31,6 @@ from culver.matching.index.segments.columnar_segment import ColumnarSegment
 from culver.matching.index.segments.segment_file import SegmentView
 from culver.model import Domain, Event
 from culver.model.columns import pack
-from culver.model.language import domains_of
 
 # Rows times dimensions that are worked on at a time.
 _MOST_KEYS = 1 << 23
@@ -43,11 +39,6 @@ _SPARE = 2048
 # A batch of fewer rows says little about how much the next will match.
 _TELLING_ROWS = 64
 _NOTHING = np.empty(0, np.int64)
-_DOMAIN_OF_LINE = {line: domain for domain, line in LINE_OF_DOMAIN.items()} | {
-    KeyLine.INTEGERS: Domain.NUMBER,
-    KeyLine.REALS: Domain.NUMBER,
-}
-
 ColumnarView = SegmentView[ColumnarSegment]
 
 
@@ -67,25 +58,15 @@ class ColumnarMatcher:
         self.registrations = sum(len(view.segment) for view in views)
 
     @functools.cached_property
-    def attributes(self) -> frozenset[str]:
-        """The names that the filters mention, and perhaps some of filters that were removed."""
-        names: set[str] = set()
-        for view in self.views:
-            names.update(name for name, _ in view.segment.dimensions)
-            for text in view.segment.pool:
-                names |= attributes_of_text(text)
-        return frozenset(names)
-
-    @functools.cached_property
     def domains(self) -> frozenset[tuple[str, Domain | None]]:
         """The attributes, each with a domain of values that a filter compares it with, or None for any; perhaps some
         of filters that were removed."""
-        found: set[tuple[str, Domain | None]] = set()
-        for view in self.views:
-            found.update((name, _DOMAIN_OF_LINE[line]) for name, line in view.segment.dimensions)
-            for text in view.segment.pool:
-                found.update(domains_of(constraint_from_text(text)))
-        return frozenset(found)
+        return frozenset[tuple[str, Domain | None]]().union(*(view.segment.domains for view in self.views))
+
+    @functools.cached_property
+    def attributes(self) -> frozenset[str]:
+        """The names in `domains`."""
+        return frozenset(name for name, _ in self.domains)
 
     def matches_per_row(self) -> float:
         return sum([view.segment.matches_per_row for view in self.views])

@@ -7,6 +7,7 @@ container of kind "segment"
            pool_start, pool_bytes    the needs, as text (see `constraint_codec`)
 """
 
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from culver.errors import StorageCorrupt
 from culver.jit import Integers, Shorts, compiled, read_only
 from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, pack_texts, unpack_texts
-from culver.matching.index.compile.key_lines import KeyLine
+from culver.matching.index.compile.constraint_codec import compared_domains
+from culver.matching.index.compile.key_lines import DOMAIN_OF_LINE, KeyLine
 from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.keys.key_kernels import Programs, literals_of
 from culver.matching.index.layout.restoration import restore
@@ -23,7 +25,7 @@ from culver.matching.index.layout.segment_arrays import STORED_NAMES, SegmentArr
 from culver.matching.index.layout.segment_layout import lay_out
 from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.matching.index.segments import container
-from culver.model import COLUMNAR
+from culver.model import COLUMNAR, Domain
 
 KIND = "segment"
 
@@ -66,6 +68,12 @@ class ColumnarSegment:
         if self._slots_of is None:
             self._slots_of = slots_by_registration(self.arrays.slot_registration, len(self))
         return self._slots_of
+
+    @functools.cached_property
+    def domains(self) -> frozenset[tuple[str, Domain | None]]:
+        """The attributes in the clauses, each with a domain of values that it is compared with, or None for any."""
+        terms = ((name, DOMAIN_OF_LINE[line]) for name, line in self.dimensions)
+        return frozenset((*terms, *compared_domains(self.pool)))
 
     def table(self) -> ClauseTable:
         """The clauses, for a merge."""

@@ -34,7 +34,7 @@ class _Rows(NamedTuple):
         return self.first + len(self.columns[0])
 
 
-class FilterTexts:
+class TextTable:
     """A filter that was removed may stay here until `renumbered`."""
 
     def __init__(self) -> None:
@@ -64,9 +64,9 @@ class FilterTexts:
         rows = self._rows[bisect_right(self._rows, number, key=lambda each: each.first) - 1]
         return rows.prepared.written(values_at(rows.columns, number - rows.first))
 
-    def renumbered(self, kept: Integers) -> "FilterTexts":
+    def renumbered(self, kept: Integers) -> "TextTable":
         """The filters with these numbers, which ascend, numbered anew from 0 on."""
-        result = FilterTexts()
+        result = TextTable()
         saved = zip(self._saved_numbers.tolist(), self._saved, strict=True)
         new_number = {number: place for place, number in enumerate(kept.tolist())}
         for number, text in (*saved, *self._singles.items()):
@@ -93,7 +93,7 @@ class FilterTexts:
         return {"rows": [[rows.first, rows.prepared.text] for rows in self._rows]}, arrays
 
     @classmethod
-    def unpacked(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "FilterTexts":
+    def unpacked(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "TextTable":
         result = cls()
         result._saved_numbers = arrays["single_number"]
         result._saved = PackedTexts(arrays["single_start"], arrays["single_bytes"])

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from culver.errors import InvalidRequest
-from culver.row_table import as_table
+from culver.inputs import as_table
 
 
 @pytest.mark.parametrize(
