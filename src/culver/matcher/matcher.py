@@ -151,12 +151,6 @@ class Matcher:
         of filters that were removed."""
         return self._with_array()[0].domains
 
-    @property
-    def domains(self) -> frozenset[tuple[str, Domain | None]]:
-        """The attributes, each with a domain of values that a filter compares it with, or None for any; perhaps some
-        of filters that were removed."""
-        return self._settled()[0].domains
-
     # --- matching -----------------------------------------------------------------------------------------
 
     def match(self, events: Any, *, timezone: str | None = None) -> Any:
