@@ -9,19 +9,19 @@ import pyarrow.parquet as pq
 
 from culver import Matcher
 from culver.bench.child_processes import side_by_side
-from culver.bench.dataframe.dataframe_plan import PROBE, Measured, Task
+from culver.bench.dataframe.dataframe_plan import PROBE, MatchingRate, Task
 
 _BATCH = 10_000  # as many as Spark hands on at a time
 _BATCHES = 8
 
 
-def arrow_batches(task: Task) -> Measured:
+def arrow_batches(task: Task) -> MatchingRate:
     """Each process matches batches of as many events as Spark's, for the same time."""
     cores = len(os.sched_getaffinity(0))
     rates = side_by_side(_match_batches, [(task,)] * cores)
     with Matcher.open(task.filters) as matcher:
         pairs = matcher.match_pairs(pq.read_table(task.events(PROBE))).num_rows
-    return Measured(pairs, _BATCH, sum(rates))
+    return MatchingRate(pairs, _BATCH, sum(rates))
 
 
 def _match_batches(barrier: threading.Barrier, task: Task) -> float:
@@ -42,7 +42,7 @@ def _match_batches(barrier: threading.Barrier, task: Task) -> float:
     return median(rates)
 
 
-def dictionaries(task: Task) -> Measured:
+def dictionaries(task: Task) -> MatchingRate:
     """One event after another, in one thread."""
     events = pq.read_table(task.events(PROBE)).to_pylist()
     with Matcher.open(task.filters) as matcher:
@@ -54,4 +54,4 @@ def dictionaries(task: Task) -> Measured:
                 matcher.match(events[done % len(events)])
                 done += 1
             rates.append(done / elapsed)
-    return Measured(pairs, len(events), median(rates))
+    return MatchingRate(pairs, len(events), median(rates))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from culver import Matcher
 from culver.bench.bench_frame import BenchmarkFailed, Record, Tell, rounded
-from culver.bench.dataframe.dataframe_plan import PROBE, SYSTEMS, DataframePlan, Measured, Task
+from culver.bench.dataframe.dataframe_plan import PROBE, SYSTEMS, DataframePlan, MatchingRate, Task
 from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, Form, draw
 from culver.bench.workloads import Workload
 
@@ -45,7 +45,7 @@ def run(plan: DataframePlan, tell: Tell) -> list[Record]:
         with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as folder:
             task = _prepared(plan, workload, count, Path(folder))
             tell(f"{workload.name} with {count:,} filters is prepared")
-            found: dict[str, Measured] = {}
+            found: dict[str, MatchingRate] = {}
             for system in plan.systems:
                 measured = _measured(system, task, plan.limit_seconds, tell)
                 if measured is not None:
@@ -58,7 +58,9 @@ def run(plan: DataframePlan, tell: Tell) -> list[Record]:
     return records
 
 
-def _records(workload: str, count: int, plan: DataframePlan, found: dict[str, Measured]) -> Iterator[Record]:
+def _records(
+    workload: str, count: int, plan: DataframePlan, found: dict[str, MatchingRate]
+) -> Iterator[Record]:
     for system in plan.systems:
         measured = found.get(system)
         yield {
@@ -73,11 +75,11 @@ def _records(workload: str, count: int, plan: DataframePlan, found: dict[str, Me
         }
 
 
-def _ratio(one: Measured | None, other: Measured | None) -> float | None:
+def _ratio(one: MatchingRate | None, other: MatchingRate | None) -> float | None:
     return one and other and rounded(one.events_per_second / other.events_per_second, 3)
 
 
-def _measured(system: str, task: Task, limit_seconds: float, tell: Tell) -> Measured | None:
+def _measured(system: str, task: Task, limit_seconds: float, tell: Tell) -> MatchingRate | None:
     """What a contestant measures in a process of its own; None if it is not installed or has not finished."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -100,7 +102,7 @@ def _measured(system: str, task: Task, limit_seconds: float, tell: Tell) -> Meas
         return None
     if isinstance(found, BaseException):
         raise BenchmarkFailed(f"{system}: {found}") from found
-    assert isinstance(found, Measured)
+    assert isinstance(found, MatchingRate)
     return found
 
 

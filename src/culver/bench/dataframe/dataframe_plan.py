@@ -62,7 +62,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MatchingRate:
     pairs: int  # of the probe
     events: int
     events_per_second: float

@@ -9,14 +9,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from culver import spark as culver_spark
-from culver.bench.dataframe.dataframe_plan import Measured, Task
+from culver.bench.dataframe.dataframe_plan import MatchingRate, Task
 from culver.bench.dataframe.growing_rounds import measure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def match_lists(task: Task) -> Measured:
+def match_lists(task: Task) -> MatchingRate:
     with _session() as spark:
         return _measured(
             task,
@@ -25,7 +25,7 @@ def match_lists(task: Task) -> Measured:
         )
 
 
-def match_exploded(task: Task) -> Measured:
+def match_exploded(task: Task) -> MatchingRate:
     with _session() as spark:
         return _measured(
             task,
@@ -36,7 +36,7 @@ def match_exploded(task: Task) -> Measured:
         )
 
 
-def join(task: Task) -> Measured:
+def join(task: Task) -> MatchingRate:
     """The filters of each form are broadcast, as Spark does by itself with small tables."""
     from pyspark.sql.functions import broadcast, expr
 
@@ -55,7 +55,7 @@ def join(task: Task) -> Measured:
         return _measured(task, joined, "count(id)")
 
 
-def _measured(task: Task, matched: Any, pairs: str) -> Measured:
+def _measured(task: Task, matched: Any, pairs: str) -> MatchingRate:
     def count_pairs(count: int) -> int:
         return int(matched(count).selectExpr(pairs).first()[0])
 

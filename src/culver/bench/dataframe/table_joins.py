@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from culver.bench.dataframe.dataframe_plan import Measured, Task
+from culver.bench.dataframe.dataframe_plan import MatchingRate, Task
 from culver.bench.dataframe.growing_rounds import measure
 
 
-def polars_join(task: Task) -> Measured:
+def polars_join(task: Task) -> MatchingRate:
     import polars
 
     forms = [polars.read_parquet(task.form(number)) for number in range(len(task.conditions))]
@@ -31,7 +31,7 @@ def polars_join(task: Task) -> Measured:
     return measure(task, pairs, pairs)
 
 
-def duckdb_join(task: Task) -> Measured:
+def duckdb_join(task: Task) -> MatchingRate:
     import duckdb
 
     connection = duckdb.connect()
