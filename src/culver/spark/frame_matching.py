@@ -10,7 +10,6 @@ import weakref
 from typing import TYPE_CHECKING
 
 from culver.errors import InvalidRequest
-from culver.extras import require
 from culver.spark.event_schema import EventSchema
 from culver.spark.filter_forms import FilterForms, matcher_of
 from culver.spark.filter_package import FilterPackage
@@ -48,7 +47,6 @@ def match(
     Everything is checked here, before Spark begins to work: raises InvalidFilter with the filter's id in its details,
     InvalidEvent with the column as its field, and InvalidRequest for all else.
     """
-    require("spark", "culver.spark.match")
     from pyspark.sql import DataFrame
     from pyspark.sql.types import ArrayType, StringType, StructType
 
