@@ -176,6 +176,24 @@ def test_filters_are_replaced_between_micro_batches(spark: SparkSession, tmp_pat
         culver_spark.match(stream, filters)
 
 
+@pytest.mark.slow(seconds=2)
+def test_each_batch_of_a_function_uses_the_filters_of_its_moment(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(3):
+        spark.range(number, number + 1, 1, 1).write.mode("append").parquet(str(tmp_path / "events"))
+    stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
+    found: list[list[str]] = []
+    with culver_spark.Filters({"version 0": "TRUE"}) as filters:
+
+        def handle(batch: DataFrame, number: int) -> None:
+            found.extend(row["ids"] for row in culver_spark.match(batch, filters, ids="ids").collect())
+            filters.replace({f"version {number + 1}": "id >= 0"})
+
+        writer = stream.parquet(str(tmp_path / "events")).writeStream.foreachBatch(handle)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    assert found == [["version 0"], ["version 1"], ["version 2"]]
+
+
 REFUSED: list[tuple[dict[str, Any], type[CulverError], str]] = [
     ({"filters": {"a": "price >"}}, InvalidFilter, "filter 'a'"),
     (

@@ -17,10 +17,12 @@ from culver.spark.replaceable_filters import Filters
 from culver.spark.worker_matching import ServedFilters, ShippedFilters, WorkerMatching
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-# The packages that the machines of a session may still fetch from here.
-_shipped: "weakref.WeakKeyDictionary[SparkSession, dict[str, FilterPackage | None]]" = (
+# By what keeps artifacts: a session of Spark Connect, otherwise the context, which sessions share. Machines that join
+# later come for the file to this process; Spark Connect has uploaded it.
+_shipped: "weakref.WeakKeyDictionary[SparkSession | SparkContext, dict[str, FilterPackage | None]]" = (
     weakref.WeakKeyDictionary()
 )
 
@@ -78,9 +80,9 @@ def is_remote(session: "SparkSession") -> bool:
 
 def _ship(package: FilterPackage, session: "SparkSession") -> str:
     """Give the package to the session, whose machines fetch it before their next task; returns its digest."""
-    shipped = _shipped.setdefault(session, {})
+    remote = is_remote(session)
+    shipped = _shipped.setdefault(session if remote else session.sparkContext, {})
     if package.digest not in shipped:
         session.addArtifacts(str(package.path), file=True)
-        # Spark Connect has uploaded it. Otherwise machines that join later come for it to this process.
-        shipped[package.digest] = None if is_remote(session) else package
+        shipped[package.digest] = None if remote else package
     return package.digest
