@@ -36,7 +36,7 @@ EXTRAS = {
     "matcher": Extra("the matcher", _MATCHER),
     "server": Extra("the server", _SERVER),
     "spark": Extra("Spark", (*_SERVER, "pyspark")),
-    "bench": Extra("the benchmarks", (*_SERVER, "pyspark", "duckdb", "matplotlib", "psutil")),
+    "bench": Extra("the benchmarks", (*_SERVER, "pyspark", "duckdb", "matplotlib", "polars", "psutil")),
 }
 
 

@@ -39,7 +39,11 @@ def test_every_example_has_a_test_here() -> None:
         "alerts_durable.py",
         "matcher.py",
         "quickstart.py",
+        # test_spark_match runs these.
+        "spark_alerts.py",
+        "spark_batch.py",
         "spark_source.py",
+        "spark_streaming.py",
         "sync_publisher.py",
     ]
 

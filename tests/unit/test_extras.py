@@ -127,6 +127,12 @@ def test_the_matcher_names_its_extra(tmp_path: Path) -> None:
     assert run_bare(script) == "culver.Matcher needs the matcher: pip install 'culver[matcher]'\n"
 
 
+def test_the_package_for_spark_users_names_its_extra(tmp_path: Path) -> None:
+    script = tmp_path / "match.py"
+    script.write_text("import culver.spark\ntry: culver.spark.match\nexcept ImportError as exc: print(exc)\n")
+    assert run_bare(script) == "culver.spark.match needs Spark: pip install 'culver[spark]'\n"
+
+
 def test_the_matcher_needs_no_more_than_its_extra(tmp_path: Path) -> None:
     script = tmp_path / "matcher.py"
     script.write_text(

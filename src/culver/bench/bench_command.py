@@ -1,81 +1,23 @@
 """`culver bench`: one command for each benchmark."""
 
-import functools
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from culver.bench import bench_frame
-
-_DATA_DIR = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=None,
-    help="Where sites keep their files while they are measured. The disk counts: a publish is acknowledged after it "
-    "is on disk.  [default: the system's temporary directory]",
+from culver.bench.bench_options import (
+    DATA_DIR,
+    QUICK,
+    bench as bench,
+    benchmark,
+    choices,
+    number,
+    plot_directory,
 )
-_QUICK = click.option(
-    "--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing."
-)
-_Command = Callable[..., Any]
-
-
-def _choices(flag: str, name: str, choices: Sequence[str], help_text: str) -> Callable[[_Command], _Command]:
-    """An option that may be given several times."""
-    kind = click.Choice(choices, case_sensitive=False)
-    return click.option(flag, name, type=kind, multiple=True, help=help_text)
-
-
-def _number(flag: str, help_text: str, least: int = 1) -> Callable[[_Command], _Command]:
-    return click.option(flag, type=click.IntRange(least), default=None, help=help_text)
-
-
-def _plots(default: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        "--plots",
-        type=click.Path(path_type=Path, file_okay=False, writable=True),
-        default=Path(default),
-        show_default=True,
-        help="Directory to draw into, as SVG files.",
-    )
-
-
-@click.group(no_args_is_help=True)
-def bench() -> None:
-    """Measure Culver: a table for people, a JSON object for machines.
-
-    Every figure is on a named workload, and the JSON object says on which commit, machine and versions it
-    was measured.
-    """
-
-
-def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], click.Command]:
-    """Turn a function that returns records into the command `culver bench NAME`, with `--json`."""
-
-    def decorate(measure: Callable[..., list[bench_frame.Record]]) -> click.Command:
-        @functools.wraps(measure)
-        def run(json_path: str | None, **options: Any) -> None:
-            from culver.kernel_setup import prepare_kernels
-
-            bench_frame.check_json_path(json_path)
-            prepare_kernels(bench_frame.tell)
-            bench_frame.report(name, measure(**options), json_path)
-
-        with_json = click.option(
-            "--json",
-            "json_path",
-            metavar="PATH",
-            help="Write the results as one JSON object to this file; - is standard output.",
-        )(run)
-        return bench.command(name)(with_json)
-
-    return decorate
 
 
 @benchmark("spine")
-@_choices(
+@choices(
     "--engine",
     "engines",
     ["spark", "inline"],
@@ -88,17 +30,15 @@ def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], 
     metavar="NAME",
     help="W1 (ranges on 4 reals), W2 (stock quotes) or W3 (news; filters of 20 clauses).",
 )
-@_number(
+@number(
     "--subscriptions", "Durable subscriptions to register; the workload's own number, unless told otherwise."
 )
-@_number(
-    "--rate", "Events a second for the latency; 200 on spark and 1,000 on inline, unless told otherwise."
-)
+@number("--rate", "Events a second for the latency; 200 on spark and 1,000 on inline, unless told otherwise.")
 @click.option(
     "--seconds", type=click.FloatRange(0.1), default=None, help="How long latency is measured.  [default: 20]"
 )
-@_number("--events", "Events published for the throughput.  [default: 100,000]")
-@_DATA_DIR
+@number("--events", "Events published for the throughput.  [default: 100,000]")
+@DATA_DIR
 @click.option(
     "--quick", is_flag=True, help="A short run to see that it works: 1,000 subscriptions, 3 s, 5,000 events."
 )
@@ -137,17 +77,17 @@ def spine(
 
 
 @benchmark("matching")
-@_choices(
+@choices(
     "--workload",
     "workloads",
     ["W1", "W2", "W3"],
     "Workload to match; may be given several times. All three, unless told otherwise.",
 )
-@_number(
+@number(
     "--subscriptions",
     "How many, for each workload.  [default: W1 40,000, 100,000 and 1,000,000; W2 100,000; W3 10,000]",
 )
-@_choices(
+@choices(
     "--filter",
     "filters",
     ["columnar", "counting", "numpy-scan", "duckdb"],
@@ -206,13 +146,13 @@ def matching(
 
 
 @benchmark("pipeline")
-@_choices(
+@choices(
     "--workload", "workloads", ["W1", "W2"], "Workload; may be given twice. Both, unless told otherwise."
 )
-@_number("--subscriptions", "How many, for each workload.  [default: W1 40,000, W2 100,000]")
-@_number("--events", "How many the log is filled with.  [default: 8,000,000]", least=100_000)
-@_DATA_DIR
-@_QUICK
+@number("--subscriptions", "How many, for each workload.  [default: W1 40,000, W2 100,000]")
+@number("--events", "How many the log is filled with.  [default: 8,000,000]", least=100_000)
+@DATA_DIR
+@QUICK
 def pipeline(
     workloads: tuple[str, ...],
     subscriptions: int | None,
@@ -248,16 +188,16 @@ def pipeline(
 
 
 @benchmark("streamhub")
-@_choices(
+@choices(
     "--figure",
     "figures",
     ["6", "7", "8", "9", "10", "11"],
     "Figure of the paper; may be given several times. All, and table 2, unless told otherwise.",
 )
-@_choices("--table", "tables", ["2"], "Table of the paper: 2, the delays.")
-@_plots("streamhub-plots")
-@_DATA_DIR
-@_QUICK
+@choices("--table", "tables", ["2"], "Table of the paper: 2, the delays.")
+@plot_directory("streamhub-plots")
+@DATA_DIR
+@QUICK
 def streamhub(
     figures: tuple[str, ...], tables: tuple[str, ...], plots: Path, data_dir: Path | None, quick: bool
 ) -> list[bench_frame.Record]:
@@ -278,13 +218,13 @@ def streamhub(
 
 
 @benchmark("bluedove")
-@_choices(
+@choices(
     "--figure",
     "figures",
     ["5", "6", "7", "8", "9", "10", "11"],
     "Figure of the paper; may be given several times. All, unless told otherwise.",
 )
-@_plots("bluedove-plots")
+@plot_directory("bluedove-plots")
 @click.option(
     "--spark",
     "subscriptions",
@@ -295,7 +235,7 @@ def streamhub(
 @click.option(
     "--slices", type=click.IntRange(2, 64), multiple=True, help="Slices with --spark.  [default: 2 and 4]"
 )
-@_choices(
+@choices(
     "--system",
     "systems",
     ["replicated", "one-dimension", "mpartition"],
@@ -310,8 +250,8 @@ def streamhub(
 @click.option(
     "--events", type=click.IntRange(100_000), default=6_000_000, show_default=True, help="With --spark."
 )
-@_DATA_DIR
-@_QUICK
+@DATA_DIR
+@QUICK
 def bluedove(
     figures: tuple[str, ...],
     plots: Path,
@@ -359,13 +299,13 @@ def bluedove(
 
 
 @benchmark("channels")
-@_choices(
+@choices(
     "--experiment",
     "experiments",
     ["1", "2", "3", "reconfigurations", "analyser"],
     "Experiment of the paper, or one of our own; may be given several times. All, unless told otherwise.",
 )
-@_plots("channels-plots")
+@plot_directory("channels-plots")
 @click.option(
     "--proxies", is_flag=True, help="Limit servers by proxies, even where the kernel could do it better."
 )
@@ -378,7 +318,7 @@ def bluedove(
     metavar="N",
     help="The game's map has N times N tiles.",
 )
-@_QUICK
+@QUICK
 def channels(
     experiments: tuple[str, ...], plots: Path, proxies: bool, wide_area: bool, tiles: int, quick: bool
 ) -> list[bench_frame.Record]:
@@ -403,13 +343,13 @@ def channels(
 
 
 @benchmark("fanout")
-@_choices(
+@choices(
     "--row",
     "rows",
     ["fanout", "filters live", "filters durable", "publications", "publications wide", "set"],
     "Row to measure; may be given several times. All, unless told otherwise.",
 )
-@_number("--rounds", "How often each row is measured; the median counts.  [default: 3; quick: 1]")
+@number("--rounds", "How often each row is measured; the median counts.  [default: 3; quick: 1]")
 @click.option(
     "--wire",
     type=click.Choice(["msgpack", "json"], case_sensitive=False),
@@ -417,8 +357,8 @@ def channels(
     show_default=True,
     help="The form of events that Culver's receivers ask for.",
 )
-@_DATA_DIR
-@_QUICK
+@DATA_DIR
+@QUICK
 def fanout(
     rows: tuple[str, ...], rounds: int | None, wire: str, data_dir: Path | None, quick: bool
 ) -> list[bench_frame.Record]:
@@ -446,6 +386,63 @@ def fanout(
     return run(plan, bench_frame.tell)
 
 
+@benchmark("dataframe")
+@choices(
+    "--workload", "workloads", ["W1", "W2"], "Workload; may be given twice. Both, unless told otherwise."
+)
+@number("--subscriptions", "Filters, for each workload.  [default: W1 40,000; W2 100,000 and 1,000,000]")
+@choices(
+    "--system",
+    "systems",
+    ["match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary"],
+    "What to measure; may be given several times. All, unless told otherwise.",
+)
+@number("--rounds", "How often each is measured; the median counts.  [default: 3; quick: 1]")
+@DATA_DIR
+@QUICK
+def dataframe(
+    workloads: tuple[str, ...],
+    subscriptions: int | None,
+    systems: tuple[str, ...],
+    rounds: int | None,
+    data_dir: Path | None,
+    quick: bool,
+) -> list[bench_frame.Record]:
+    """Filters on the rows of DataFrames: `culver.spark.match` beside joins with the same conditions.
+
+    \b
+    match        culver.spark.match, with a list of ids for each row
+    exploded     the same, with a row for each match
+    spark-join   a join of Spark SQL
+    polars       a join of Polars
+    duckdb       a join of DuckDB
+    matcher      culver.Matcher on Arrow batches, in a process on each core
+    dictionary   culver.Matcher on one dictionary after another
+
+    All of them must find the same pairs. One that takes longer than 90 s is left out.
+    """
+    from culver.bench.dataframe import dataframe_plan as plans
+    from culver.bench.dataframe.dataframe_bench import run
+    from culver.bench.workloads import named
+
+    names = ("match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary")
+    chosen = systems or names
+    comparisons = [
+        (named(name), count)
+        for name in dict.fromkeys(workloads or plans.SIZES)
+        for count in ((subscriptions or 1_000,) if subscriptions or quick else plans.SIZES[name])
+    ]
+    plan = plans.DataframePlan(
+        comparisons=comparisons,
+        systems=[system for name, system in zip(names, plans.SYSTEMS, strict=True) if name in chosen],
+        rounds=rounds or (1 if quick else 3),
+        seconds=0.1 if quick else 2.0,
+        most_events=20_000 if quick else 1_000_000,
+        data_dir=data_dir,
+    )
+    return run(plan, bench_frame.tell)
+
+
 @benchmark("overlay")
 @click.option(
     "--paper",
@@ -454,7 +451,7 @@ def fanout(
     show_default=True,
     help="The paper whose evaluation to repeat.",
 )
-@_choices(
+@choices(
     "--figure",
     "figures",
     ["2", "3", "4", "5", "6", "7"],
@@ -465,9 +462,9 @@ def fanout(
     is_flag=True,
     help="The comparison of ways to route on W3. Of clusters: b-drp and clusters on 5 to 100 sites.",
 )
-@_plots("overlay-plots")
-@_DATA_DIR
-@_QUICK
+@plot_directory("overlay-plots")
+@DATA_DIR
+@QUICK
 def overlay(
     paper: str, figures: tuple[str, ...], routing: bool, plots: Path, data_dir: Path | None, quick: bool
 ) -> list[bench_frame.Record]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import culver
 
-_LIBRARIES = ("numpy", "numba", "pyarrow", "pyspark", "duckdb")
+_LIBRARIES = ("numpy", "numba", "pyarrow", "pyspark", "duckdb", "polars")
 
 
 def commit() -> tuple[str | None, bool]:

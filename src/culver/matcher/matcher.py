@@ -141,9 +141,14 @@ class Matcher:
             return iter(list(self._ids.numbers()))
 
     @property
-    def attributes(self) -> Mapping[str, frozenset[Domain]]:
-        """The names of the attributes that the filters mention, and the domains of the values that they compare each
-        with: more than one where filters differ, none where they only ask whether it is there."""
+    def attributes(self) -> frozenset[str]:
+        """The names of attributes that the filters mention."""
+        return self._with_array()[0].attributes
+
+    @property
+    def domains(self) -> frozenset[tuple[str, Domain | None]]:
+        """The attributes, each with a domain of values that a filter compares it with, or None for any; perhaps some
+        of filters that were removed."""
         return self._with_array()[0].domains
 
     # --- matching -----------------------------------------------------------------------------------------
@@ -216,8 +221,8 @@ class Matcher:
 
     def _found(self, frame: TableForm, timezone: str | None, matcher: ColumnarMatcher) -> Iterator[Matches]:
         """The matches of a table, some rows at a time."""
-        table = frame.table(matcher.domains)
-        mapping = ColumnMapping(table.schema, matcher.domains, timezone)
+        table = frame.table(matcher.attributes)
+        mapping = ColumnMapping(table.schema, matcher.attributes, timezone)
         begin, step = 0, _FIRST_ROWS
         while begin < table.num_rows:
             rows = table.slice(begin, step).combine_chunks().to_batches()

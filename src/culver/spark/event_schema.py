@@ -50,8 +50,7 @@ class EventSchema(NamedTuple):
         held.update({DATA_PREFIX + name: domain for name, domain in held.items()})
         wrong = {
             (name, domain)
-            for name, domains in matcher.attributes.items()
-            for domain in domains or {None}
+            for name, domain in matcher.domains
             if name not in held or domain not in (None, held[name])
         }
         if not wrong:

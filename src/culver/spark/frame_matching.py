@@ -10,7 +10,6 @@ import weakref
 from typing import TYPE_CHECKING
 
 from culver.errors import InvalidRequest
-from culver.extras import require
 from culver.spark.event_schema import EventSchema
 from culver.spark.filter_forms import FilterForms, matcher_of
 from culver.spark.filter_package import FilterPackage
@@ -18,10 +17,12 @@ from culver.spark.replaceable_filters import Filters
 from culver.spark.worker_matching import ServedFilters, ShippedFilters, WorkerMatching
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-# The packages that the machines of a session may still fetch from here.
-_shipped: "weakref.WeakKeyDictionary[SparkSession, dict[str, FilterPackage | None]]" = (
+# By what keeps artifacts: a session of Spark Connect, otherwise the context, which sessions share. Machines that join
+# later come for the file to this process; Spark Connect has uploaded it.
+_shipped: "weakref.WeakKeyDictionary[SparkSession | SparkContext, dict[str, FilterPackage | None]]" = (
     weakref.WeakKeyDictionary()
 )
 
@@ -48,7 +49,6 @@ def match(
     Everything is checked here, before Spark begins to work: raises InvalidFilter with the filter's id in its details,
     InvalidEvent with the column as its field, and InvalidRequest for all else.
     """
-    require("spark", "culver.spark.match")
     from pyspark.sql import DataFrame
     from pyspark.sql.types import ArrayType, StringType, StructType
 
@@ -80,9 +80,9 @@ def is_remote(session: "SparkSession") -> bool:
 
 def _ship(package: FilterPackage, session: "SparkSession") -> str:
     """Give the package to the session, whose machines fetch it before their next task; returns its digest."""
-    shipped = _shipped.setdefault(session, {})
+    remote = is_remote(session)
+    shipped = _shipped.setdefault(session if remote else session.sparkContext, {})
     if package.digest not in shipped:
         session.addArtifacts(str(package.path), file=True)
-        # Spark Connect has uploaded it. Otherwise machines that join later come for it to this process.
-        shipped[package.digest] = None if is_remote(session) else package
+        shipped[package.digest] = None if remote else package
     return package.digest

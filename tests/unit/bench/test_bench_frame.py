@@ -38,7 +38,17 @@ def test_the_versions_name_what_takes_part_without_importing_it() -> None:
         "assert 'pyspark' not in sys.modules and 'numba' not in sys.modules; print(json.dumps(found))"
     )
     found = json.loads(_python(code))
-    assert set(found) == {"culver", "python", "numpy", "numba", "pyarrow", "pyspark", "duckdb", "java"}
+    assert set(found) == {
+        "culver",
+        "python",
+        "numpy",
+        "numba",
+        "pyarrow",
+        "pyspark",
+        "duckdb",
+        "polars",
+        "java",
+    }
     assert found["culver"] == culver.__version__
     assert found["python"] == ".".join(str(part) for part in sys.version_info[:3])
 

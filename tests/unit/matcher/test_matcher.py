@@ -66,10 +66,11 @@ def test_length_membership_and_texts(quotes: Matcher) -> None:
     assert "y" not in quotes
     assert 1 not in quotes
     assert quotes.filter("x") == "symbol = 'XYZ' AND close >= 1.5"
-    assert quotes.attributes == {
-        "price": {Domain.NUMBER},
-        "symbol": {Domain.STRING},
-        "close": {Domain.NUMBER},
+    assert quotes.attributes == {"price", "symbol", "close"}
+    assert quotes.domains == {
+        ("price", Domain.NUMBER),
+        ("symbol", Domain.STRING),
+        ("close", Domain.NUMBER),
     }
 
 

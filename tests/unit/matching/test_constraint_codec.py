@@ -2,7 +2,11 @@ import random
 
 import pytest
 
-from culver.matching.index.compile.constraint_codec import constraint_from_text, constraint_to_text
+from culver.matching.index.compile.constraint_codec import (
+    compared_domains,
+    constraint_from_text,
+    constraint_to_text,
+)
 from culver.model.language.parser import parse
 from culver.model.language.predicate import (
     Arithmetic,
@@ -12,6 +16,7 @@ from culver.model.language.predicate import (
     Literal,
     OneOf,
     Operator,
+    domains_of,
 )
 from culver.model.values import Domain, Timestamp
 from support.filters import random_filter
@@ -29,6 +34,14 @@ def test_every_constraint_survives_its_text() -> None:
                 assert constraint_to_text(again) == text
                 seen.add(type(constraint).__name__)
     assert seen == {"Between", "OneOf", "Pattern", "Contains", "Presence", "Computed"}
+
+
+def test_the_domains_of_texts_are_those_of_their_constraints() -> None:
+    rng = random.Random(4)
+    for _ in range(300):
+        for clause in parse(random_filter(rng)).clauses:
+            wanted = [each for constraint in clause for each in domains_of(constraint)]
+            assert list(compared_domains([constraint_to_text(each) for each in clause])) == wanted
 
 
 def test_texts_tell_integers_reals_booleans_and_timestamps_apart() -> None:

@@ -377,14 +377,14 @@ def domain_of_constraint(constraint: Between | OneOf | Pattern | Contains) -> Do
 
 def domains_of(constraint: Constraint) -> Iterator[tuple[str, Domain | None]]:
     """The attributes of a constraint, each with the domain of the values that it is compared or computed with. None
-    stands for any: the constraint is about presence, or compares two attributes as they are."""
+    stands for any: the constraint is about presence, or compares two attributes."""
     match constraint:
         case Presence(attribute):
             yield attribute, None
         case Computed(comparison):
-            operands = (comparison.left, comparison.right)
-            domain = Domain.NUMBER if any(isinstance(each, Arithmetic) for each in operands) else None
-            yield from ((name, domain) for operand in operands for name in _names_in(operand))
+            for operand in (comparison.left, comparison.right):
+                domain = None if isinstance(operand, Attribute) else Domain.NUMBER
+                yield from ((name, domain) for name in _names_in(operand))
         case _:
             yield constraint.attribute, domain_of_constraint(constraint)
 

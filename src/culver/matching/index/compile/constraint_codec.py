@@ -4,7 +4,7 @@ The text is canonical: two constraints are equal exactly if their texts are.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from culver.model import Domain, Timestamp
@@ -48,6 +48,35 @@ def attribute_of_text(text: str) -> str | None:
     if "\\" in name:  # something is escaped, perhaps a quotation mark
         name = json.loads(text)[1]
     return name
+
+
+def compared_domains(texts: Sequence[str]) -> Iterator[tuple[str, Domain | None]]:
+    """Does as `domains_of`, for the texts of many constraints."""
+    for packed in packed_constraints(texts):
+        match packed:
+            case ["presence", attribute, _]:
+                yield attribute, None
+            case ["pattern", attribute, *_]:
+                yield attribute, Domain.STRING
+            case ["contains", attribute, *_]:
+                yield attribute, Domain.STRINGS
+            case ["computed", _, left, right]:
+                for operand in (left, right):
+                    domain = None if operand[0] == "attribute" else Domain.NUMBER
+                    yield from ((name, domain) for name in _attributes_of_operand(operand))
+            case [_, attribute, domain, *_]:
+                yield attribute, Domain(domain)
+
+
+def _attributes_of_operand(packed: list[Any]) -> Iterator[str]:
+    match packed:
+        case ["attribute", name]:
+            yield name
+        case ["literal", _]:
+            return
+        case [_, left, right]:
+            yield from _attributes_of_operand(left)
+            yield from _attributes_of_operand(right)
 
 
 def _pack_constraint(constraint: Constraint) -> list[Any]:

@@ -4,7 +4,7 @@ The kernels work on flat arrays, which `segment_layout` draws: from what a tile 
 registrations, for one segment or several."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,13 +58,15 @@ class ColumnarMatcher:
         self.registrations = sum(len(view.segment) for view in views)
 
     @functools.cached_property
-    def domains(self) -> Mapping[str, frozenset[Domain]]:
-        """The names that the filters mention, and what they compare each with. Removed filters may still count."""
-        found: dict[str, frozenset[Domain]] = {}
-        for view in self.views:
-            for name, domains in view.segment.domains.items():
-                found[name] = found.get(name, frozenset()) | domains
-        return found
+    def domains(self) -> frozenset[tuple[str, Domain | None]]:
+        """The attributes, each with a domain of values that a filter compares it with, or None for any; perhaps some
+        of filters that were removed."""
+        return frozenset[tuple[str, Domain | None]]().union(*(view.segment.domains for view in self.views))
+
+    @functools.cached_property
+    def attributes(self) -> frozenset[str]:
+        """The names in `domains`."""
+        return frozenset(name for name, _ in self.domains)
 
     def matches_per_row(self) -> float:
         return sum([view.segment.matches_per_row for view in self.views])

@@ -8,8 +8,6 @@ container of kind "segment"
 """
 
 import functools
-import itertools
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from culver.errors import StorageCorrupt
 from culver.jit import Integers, Shorts, compiled, read_only
 from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, pack_texts, unpack_texts
-from culver.matching.index.compile.constraint_codec import constraint_from_packed, packed_constraints
+from culver.matching.index.compile.constraint_codec import compared_domains
 from culver.matching.index.compile.key_lines import DOMAIN_OF_LINE, KeyLine
 from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.keys.key_kernels import Programs, literals_of
@@ -28,7 +26,6 @@ from culver.matching.index.layout.segment_layout import lay_out
 from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.matching.index.segments import container
 from culver.model import COLUMNAR, Domain
-from culver.model.language import domains_of
 
 KIND = "segment"
 
@@ -73,14 +70,10 @@ class ColumnarSegment:
         return self._slots_of
 
     @functools.cached_property
-    def domains(self) -> Mapping[str, frozenset[Domain]]:
-        """The names that the clauses mention, and what they compare each with."""
-        ranges = ((name, DOMAIN_OF_LINE[line]) for name, line in self.dimensions)
-        others = (domains_of(constraint_from_packed(packed)) for packed in packed_constraints(self.pool))
-        found: dict[str, set[Domain]] = {}
-        for name, domain in itertools.chain(ranges, *others):
-            found.setdefault(name, set()).update(() if domain is None else (domain,))
-        return {name: frozenset(domains) for name, domains in found.items()}
+    def domains(self) -> frozenset[tuple[str, Domain | None]]:
+        """The attributes in the clauses, each with a domain of values that it is compared with, or None for any."""
+        terms = ((name, DOMAIN_OF_LINE[line]) for name, line in self.dimensions)
+        return frozenset((*terms, *compared_domains(self.pool)))
 
     def table(self) -> ClauseTable:
         """The clauses, for a merge."""

@@ -1,0 +1,162 @@
+"""Prepares the events and filters of each workload, and runs the contestants on them, each in its own process."""
+
+import importlib
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from culver import Matcher
+from culver.bench.bench_frame import BenchmarkFailed, Record, Tell, rounded
+from culver.bench.dataframe.dataframe_plan import PROBE, SYSTEMS, DataframePlan, MatchingRate, Task
+from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, Form, draw
+from culver.bench.workloads import Workload
+
+_SEED = 1
+_ROOM = "culver.bench.dataframe"
+# Named, not imported: a contestant's process loads only its own libraries.
+_CONTESTANTS = dict(
+    zip(
+        SYSTEMS,
+        (
+            f"{_ROOM}.spark_frames:match_lists",
+            f"{_ROOM}.spark_frames:match_exploded",
+            f"{_ROOM}.spark_frames:join",
+            f"{_ROOM}.table_joins:polars_join",
+            f"{_ROOM}.table_joins:duckdb_join",
+            f"{_ROOM}.bare_matchers:arrow_batches",
+            f"{_ROOM}.bare_matchers:dictionaries",
+        ),
+        strict=True,
+    )
+)
+_JOIN, _BARE = "Spark SQL join", "culver.Matcher, Arrow"
+
+
+def run(plan: DataframePlan, tell: Tell) -> list[Record]:
+    """Raises BenchmarkFailed where two contestants find a different number of pairs."""
+    records: list[Record] = []
+    for workload, count in plan.comparisons:
+        with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as folder:
+            task = _prepared(plan, workload, count, Path(folder))
+            tell(f"{workload.name} with {count:,} filters is prepared")
+            found: dict[str, MatchingRate] = {}
+            for system in plan.systems:
+                measured = _measured(system, task, plan.limit_seconds, tell)
+                if measured is not None:
+                    found[system] = measured
+                    tell(f"{system}: {measured.events_per_second:,.0f} events/s")
+        pairs = {system: each.pairs for system, each in found.items()}
+        if len(set(pairs.values())) > 1:
+            raise BenchmarkFailed(f"they find different pairs: {pairs}")
+        records += _records(workload.name, count, plan, found)
+    return records
+
+
+def _records(
+    workload: str, count: int, plan: DataframePlan, found: dict[str, MatchingRate]
+) -> Iterator[Record]:
+    for system in plan.systems:
+        measured = found.get(system)
+        yield {
+            "workload": workload,
+            "filters": count,
+            "system": system,
+            "events_per_second": measured and rounded(measured.events_per_second, 4),
+            "us_per_event": measured and rounded(1e6 / measured.events_per_second, 4),
+            "matches_per_event": measured and rounded(measured.pairs / PROBE, 4),
+            "times_the_join": _ratio(measured, found.get(_JOIN)),
+            "times_the_bare_matcher": _ratio(measured, found.get(_BARE)),
+        }
+
+
+def _ratio(one: MatchingRate | None, other: MatchingRate | None) -> float | None:
+    return one and other and rounded(one.events_per_second / other.events_per_second, 3)
+
+
+def _measured(system: str, task: Task, limit_seconds: float, tell: Tell) -> MatchingRate | None:
+    """What a contestant measures in a process of its own; None if it is not installed or has not finished."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(_CONTESTANTS[system], task, theirs))
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(limit_seconds):
+            tell(f"{system} is left out: it had not finished after {limit_seconds:.0f} s")
+            return None
+        found = ours.recv()
+    except EOFError:
+        raise BenchmarkFailed(f"the process that measures {system} died") from None
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+    if isinstance(found, ModuleNotFoundError):
+        tell(f"{system} is left out: {found.name} is not installed (pip install 'culver[bench]')")
+        return None
+    if isinstance(found, BaseException):
+        raise BenchmarkFailed(f"{system}: {found}") from found
+    assert isinstance(found, MatchingRate)
+    return found
+
+
+def _run(contestant: str, task: Task, answer: Connection) -> None:
+    module, _, name = contestant.partition(":")
+    try:
+        answer.send(getattr(importlib.import_module(module), name)(task))
+    except ModuleNotFoundError as exc:
+        answer.send(exc)
+    except Exception as exc:
+        answer.send(RuntimeError(f"{type(exc).__name__}: {exc}"))
+
+
+# --- what the contestants read -------------------------------------------------------------------------------
+
+
+def _prepared(plan: DataframePlan, workload: Workload, count: int, directory: Path) -> Task:
+    sizes = [PROBE]
+    while sizes[-1] < plan.most_events:
+        sizes.append(min(plan.most_events, 8 * sizes[-1]))
+    events = _events(workload, sizes[-1])
+    task = Task(directory, (), tuple(sizes), plan.rounds, plan.seconds)
+    cores = len(os.sched_getaffinity(0))
+    for size in sizes:
+        Path(task.events(size)).mkdir(parents=True)
+        part = -(-size // cores)
+        for place in range(cores):
+            rows = events.slice(place * part, min(part, size - place * part))
+            pq.write_table(rows, f"{task.events(size)}/{place}.parquet")
+    drawn = draw(workload, count, _SEED)
+    _save(drawn, task)
+    return Task(directory, tuple(map(_condition, drawn.forms)), task.sizes, plan.rounds, plan.seconds)
+
+
+def _events(workload: Workload, count: int) -> pa.Table:
+    """The attributes of the workload's events as columns of their own names."""
+    batch = workload.event_batch(count, _SEED)
+    columns = {name.split(":", 2)[2]: batch.column(name) for name in batch.schema.names if name[1:2] == ":"}
+    return pa.table(columns)
+
+
+def _save(drawn: DrawnSubscriptions, task: Task) -> None:
+    with Matcher() as matcher:
+        for number, form in enumerate(drawn.forms):
+            ids = [f"filter {each}" for each in form.numbers.tolist()]
+            values = {f"v{place}": pa.array(column) for place, column in enumerate(form.columns)}
+            pq.write_table(pa.table({"id": ids, **values}), task.form(number))
+            matcher.add_many(form.text, values, ids=ids)
+        matcher.save(task.filters)
+
+
+def _condition(form: Form) -> str:
+    """Equalities first, which are what a join looks up."""
+    places = sorted(range(len(form.bounds)), key=lambda place: form.bounds[place].operator != "=")
+    return " AND ".join(
+        f"e.{form.bounds[place].attribute} {form.bounds[place].operator} s.v{place}" for place in places
+    )

@@ -1,0 +1,49 @@
+"""The driver serves versions and packages of filters over HTTP."""
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from culver.errors import Unavailable
+from culver.spark.filter_server import FilterServer
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FilterServer]:
+    (tmp_path / "a").write_bytes(b"package a")
+    files = {"a": tmp_path / "a"}
+    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch: f"{query}-{batch}", files.get)
+    yield served
+    served.close()
+
+
+def test_a_worker_asks_for_the_version_of_its_batch_and_fetches_it(
+    server: FilterServer, tmp_path: Path
+) -> None:
+    assert server.address.version("a b&c", 7) == "a b&c-7"
+    server.address.fetch("a", tmp_path / "fetched")
+    assert (tmp_path / "fetched").read_bytes() == b"package a"
+
+
+def test_a_package_that_is_gone_is_refused(server: FilterServer, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="no longer serves"):
+        server.address.fetch("b", tmp_path / "fetched")
+
+
+def test_nobody_reads_filters_without_the_secret(server: FilterServer, tmp_path: Path) -> None:
+    stranger = server.address._replace(secret="guessed")
+    with pytest.raises(Unavailable):
+        stranger.version("query", 7)
+    connection = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=5)
+    connection.request("GET", "/../../etc/passwd")
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
+def test_a_server_that_was_closed_is_named(tmp_path: Path) -> None:
+    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch: "a", {}.get)
+    served.close()
+    with pytest.raises(Unavailable, match=r"does not serve its filters at 127\.0\.0\.1"):
+        served.address.version("query", 7)
