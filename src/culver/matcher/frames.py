@@ -55,21 +55,19 @@ def _counted(table: pa.Table, rows: int) -> pa.Table:
 
 class _Table:
     def __init__(self, given: pa.Table) -> None:
-        self._given = _counted(given, given.num_rows)
+        self._given = given
 
     def table(self, names: Collection[str]) -> pa.Table:
-        return self._given
+        taken = self._given.select(_columns_for(names, self._given.column_names))
+        return _counted(taken, self._given.num_rows)
 
     def column(self, lists: pa.ChunkedArray) -> Any:
         return lists
 
 
-class _Batch:
+class _Batch(_Table):
     def __init__(self, given: pa.RecordBatch) -> None:
-        self._given = given
-
-    def table(self, names: Collection[str]) -> pa.Table:
-        return _counted(pa.Table.from_batches([self._given]), self._given.num_rows)
+        super().__init__(pa.Table.from_batches([given]))
 
     def column(self, lists: pa.ChunkedArray) -> Any:
         return lists.combine_chunks()
