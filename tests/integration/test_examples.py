@@ -39,7 +39,7 @@ def test_every_example_has_a_test_here() -> None:
         "alerts_durable.py",
         "matcher.py",
         "quickstart.py",
-        # test_spark_match runs these.
+        # test_spark_match runs spark_alerts, spark_batch and spark_streaming.
         "spark_alerts.py",
         "spark_batch.py",
         "spark_source.py",
