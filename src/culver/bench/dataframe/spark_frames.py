@@ -3,10 +3,10 @@ their rows, complete, in its sink `noop`."""
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from functools import cache, reduce
+from typing import TYPE_CHECKING
 
 from culver import spark as culver_spark
 from culver.bench.dataframe.dataframe_plan import MatchingRate, Task
@@ -55,9 +55,13 @@ def join(task: Task) -> MatchingRate:
         return _measured(task, joined, "count(id)")
 
 
-def _measured(task: Task, matched: Any, pairs: str) -> MatchingRate:
+def _measured(task: Task, matched: Callable[[int], "DataFrame"], pairs: str) -> MatchingRate:
+    """A frame is made once, as in a job, and run several times."""
+    matched = cache(matched)
+
     def count_pairs(count: int) -> int:
-        return int(matched(count).selectExpr(pairs).first()[0])
+        row = matched(count).selectExpr(pairs).first()
+        return 0 if row is None else int(row[0])
 
     def match(count: int) -> None:
         matched(count).write.format("noop").mode("overwrite").save()
