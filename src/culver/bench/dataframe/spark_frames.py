@@ -15,6 +15,11 @@ from culver.bench.dataframe.growing_rounds import measure
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_JAVA_OPTIONS = (
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+)
+
 
 def match_lists(task: Task) -> MatchingRate:
     with _session() as spark:
@@ -82,6 +87,9 @@ def _session() -> "Iterator[SparkSession]":
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
+        # What docs/spark-users.md advises.
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.driver.extraJavaOptions", " ".join(_JAVA_OPTIONS))
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
