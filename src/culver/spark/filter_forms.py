@@ -1,4 +1,4 @@
-"""The forms in which `match` takes filters, made into a matcher."""
+"""The forms in which `match` takes filters, made into a package."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from culver.errors import InvalidRequest
 from culver.matcher import Matcher
+from culver.spark.filter_package import FilterPackage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,16 +16,17 @@ FilterForms: TypeAlias = "Mapping[str, str] | DataFrame | Matcher | str | Path"
 _COLUMNS = ("id", "filter")
 
 
-def matcher_of(filters: FilterForms) -> Matcher:
-    """Raises InvalidFilter, with `id` in its details, for a filter that cannot be parsed, and InvalidRequest."""
+def package_of(filters: FilterForms) -> FilterPackage:
+    """Raises InvalidFilter, with `id` in its details, for a filter that cannot be parsed, Conflict for an id that
+    occurs twice, and InvalidRequest."""
     if isinstance(filters, Matcher):
-        return filters
-    if isinstance(filters, (str, Path)):
-        return Matcher.open(filters)
+        return FilterPackage(filters)
+    if isinstance(filters, str | Path):
+        return FilterPackage(Matcher.open(filters), Path(filters))
     matcher = Matcher()
     for identifier, text in _items(filters):
         matcher.add(identifier, text)
-    return matcher
+    return FilterPackage(matcher)
 
 
 def _items(filters: Any) -> Iterable[tuple[str, str]]:

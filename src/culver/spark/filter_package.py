@@ -35,15 +35,20 @@ Fetch = Callable[[Path], None]
 
 
 class FilterPackage:
-    """A matcher, saved to a file of this process, which goes with the last reference to the package."""
+    """A matcher, saved to a file of this process, which goes with the last reference to the package. `saved` may name
+    a file that the matcher was opened from, unchanged since: it is copied."""
 
-    def __init__(self, matcher: Matcher) -> None:
+    def __init__(self, matcher: Matcher, saved: Path | None = None) -> None:
         folder = Path(tempfile.mkdtemp(prefix="culver-package-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.matcher = matcher
-        matcher.save(folder / "saved")
-        self.digest = _digest_of(folder / "saved")
-        self.path = (folder / "saved").rename(folder / package_name(self.digest))
+        unnamed = folder / "saved"
+        if saved is None:
+            matcher.save(unnamed)
+        else:
+            shutil.copyfile(saved, unnamed)
+        self.digest = _digest_of(unnamed)
+        self.path = unnamed.rename(folder / package_name(self.digest))
 
 
 def package_name(digest: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from culver.errors import InvalidRequest
 from culver.spark.event_schema import EventSchema
-from culver.spark.filter_forms import FilterForms, matcher_of
+from culver.spark.filter_forms import FilterForms, package_of
 from culver.spark.filter_package import FilterPackage
 from culver.spark.replaceable_filters import Filters
 from culver.spark.worker_matching import ServedFilters, ShippedFilters, WorkerMatching
@@ -65,7 +65,7 @@ def match(
             )
         source = ServedFilters(filters.serve(session, schema))
     else:
-        package = filters.package if isinstance(filters, Filters) else FilterPackage(matcher_of(filters))
+        package = filters.package if isinstance(filters, Filters) else package_of(filters)
         schema.check(package.matcher)
         source = ShippedFilters(_ship(package, session))
     kind = StringType() if explode else ArrayType(StringType(), containsNull=False)

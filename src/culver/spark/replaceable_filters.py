@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from culver.errors import InvalidRequest, Unavailable
 from culver.spark.event_schema import EventSchema
-from culver.spark.filter_forms import FilterForms, matcher_of
+from culver.spark.filter_forms import FilterForms, package_of
 from culver.spark.filter_package import FilterPackage
 from culver.spark.filter_server import FilterAddress, FilterServer
 from culver.spark.filter_versions import FilterVersions
@@ -33,7 +33,7 @@ class Filters:
         self._server: FilterServer | None = None
         self._closed = False
         self._schemas: list[EventSchema] = []
-        self._package = FilterPackage(matcher_of(filters))
+        self._package = package_of(filters)
         self._packages = {self._package.digest: self._package}
         self._versions = FilterVersions(self._package.digest)
 
@@ -45,7 +45,7 @@ class Filters:
     def replace(self, filters: FilterForms) -> None:
         """Use other filters from the next micro-batch on. They must suit the events of the queries that use them:
         raises as `match` does, and then nothing has changed."""
-        package = FilterPackage(matcher_of(filters))
+        package = package_of(filters)
         with self._lock:
             self._check_open()
             for schema in self._schemas:

@@ -147,7 +147,7 @@ def _events(workload: Workload, count: int) -> pa.Table:
 def _save(drawn: DrawnSubscriptions, task: Task) -> None:
     with Matcher() as matcher:
         for number, form in enumerate(drawn.forms):
-            ids = [f"filter {each}" for each in form.numbers.tolist()]
+            ids = [f"f{each}" for each in form.numbers.tolist()]
             values = {f"v{place}": pa.array(column) for place, column in enumerate(form.columns)}
             pq.write_table(pa.table({"id": ids, **values}), task.form(number))
             matcher.add_many(form.text, values, ids=ids)

@@ -11,7 +11,7 @@ def measure(task: Task, count_pairs: Callable[[int], int], match: Callable[[int]
     """Count the pairs of the probe, then time `match(count)`, which matches so many events."""
     pairs = count_pairs(PROBE)
     for count in task.sizes:
-        match(count)  # also warms up
+        match(count)  # the first time, there is something to load
         if _seconds(match, count) >= task.seconds / 2:
             break
     return MatchingRate(pairs, count, count / median(_seconds(match, count) for _ in range(task.rounds)))

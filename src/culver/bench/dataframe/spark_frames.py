@@ -3,10 +3,10 @@ their rows, complete, in its sink `noop`."""
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from functools import cache, reduce
+from typing import TYPE_CHECKING
 
 from culver import spark as culver_spark
 from culver.bench.dataframe.dataframe_plan import MatchingRate, Task
@@ -14,6 +14,11 @@ from culver.bench.dataframe.growing_rounds import measure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_JAVA_OPTIONS = (
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+)
 
 
 def match_lists(task: Task) -> MatchingRate:
@@ -55,9 +60,13 @@ def join(task: Task) -> MatchingRate:
         return _measured(task, joined, "count(id)")
 
 
-def _measured(task: Task, matched: Any, pairs: str) -> MatchingRate:
+def _measured(task: Task, matched: Callable[[int], "DataFrame"], pairs: str) -> MatchingRate:
+    """A frame is made once, as in a job, and run several times."""
+    matched = cache(matched)
+
     def count_pairs(count: int) -> int:
-        return int(matched(count).selectExpr(pairs).first()[0])
+        row = matched(count).selectExpr(pairs).first()
+        return 0 if row is None else int(row[0])
 
     def match(count: int) -> None:
         matched(count).write.format("noop").mode("overwrite").save()
@@ -78,6 +87,9 @@ def _session() -> "Iterator[SparkSession]":
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
+        # What docs/spark-users.md advises.
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.driver.extraJavaOptions", " ".join(_JAVA_OPTIONS))
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
