@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -24,7 +25,7 @@ def main(directory: str) -> None:
         "SELECT 0 row, 21.5D price, NAMED_STRUCT('tags', ARRAY('new')) order UNION ALL SELECT 1, 19.0D, NULL"
     )
     table = spark.createDataFrame(list(FILTERS.items()), "id string, filter string")
-    found = [
+    found: list[Any] = [
         [row["matches"] for row in culver_spark.match(events, given).orderBy("row").collect()]
         for given in (FILTERS, table, culver_spark.Filters(FILTERS))
     ]

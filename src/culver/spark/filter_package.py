@@ -30,7 +30,7 @@ _UNFINISHED = ".new"
 _KEPT_ON_MACHINE = 8
 _KEPT_OPEN = 2
 
-Fetch = Callable[[Path], None]
+Fetch = Callable[[Path], object]
 """Writes a package to a path."""
 
 

@@ -2,20 +2,21 @@
 
 import os
 import shutil
+import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from culver import Matcher
 from culver.errors import StorageCorrupt, StorageError
-from culver.spark import filter_package
 from culver.spark.filter_package import FilterPackage, OpenMatchers, on_this_machine
 
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory where this machine keeps its packages."""
-    monkeypatch.setattr(filter_package.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / f"culver-filters-{os.getuid()}"
 
 
@@ -31,7 +32,7 @@ def never(path: Path) -> None:
 
 def test_a_package_is_fetched_once_and_opened_once(machine: Path) -> None:
     packed, opened = package("x > 1"), OpenMatchers()
-    matcher = opened.get(packed.digest, lambda path: shutil.copyfile(packed.path, path))
+    matcher = opened.get(packed.digest, partial(shutil.copyfile, packed.path))
     assert matcher.match({"x": 2}) == ["a"]
     assert opened.get(packed.digest, never) is matcher
     assert OpenMatchers().get(packed.digest, never).match({"x": 1}) == []
@@ -41,7 +42,7 @@ def test_a_package_is_fetched_once_and_opened_once(machine: Path) -> None:
 def test_the_last_packages_stay_on_the_machine(machine: Path) -> None:
     packages = [package(f"x > {number}") for number in range(10)]
     for each in packages:
-        with on_this_machine(each.digest, lambda path, each=each: shutil.copyfile(each.path, path)):
+        with on_this_machine(each.digest, partial(shutil.copyfile, each.path)):
             pass
         for name in machine.iterdir():  # as if a second went by
             os.utime(name, ns=(0, name.stat().st_mtime_ns - 10**9))
@@ -54,16 +55,16 @@ def test_the_last_packages_stay_on_the_machine(machine: Path) -> None:
 
 def test_a_worker_keeps_what_it_has_opened_when_the_name_is_removed(machine: Path) -> None:
     packed, opened = package("x > 1"), OpenMatchers()
-    matcher = opened.get(packed.digest, lambda path: shutil.copyfile(packed.path, path))
+    matcher = opened.get(packed.digest, partial(shutil.copyfile, packed.path))
     (machine / packed.digest).unlink()
     assert matcher.match({"x": 2}) == ["a"]
 
 
 def test_a_package_that_was_altered_on_the_way_is_refused(machine: Path) -> None:
     with pytest.raises(StorageCorrupt, match="altered"):
-        OpenMatchers().get(package("x > 1").digest, lambda path: path.write_bytes(b"else") and None)
+        OpenMatchers().get(package("x > 1").digest, lambda path: path.write_bytes(b"else"))
     packed = package("x > 2")
-    OpenMatchers().get(packed.digest, lambda path: shutil.copyfile(packed.path, path))
+    OpenMatchers().get(packed.digest, partial(shutil.copyfile, packed.path))
     assert {path.name for path in machine.iterdir()} == {"lock", packed.digest}
 
 

@@ -43,7 +43,7 @@ def test_nobody_reads_filters_without_the_secret(server: FilterServer, tmp_path:
 
 
 def test_a_server_that_was_closed_is_named(tmp_path: Path) -> None:
-    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch: "a", {}.get)
+    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch: "a", lambda version: None)
     served.close()
     with pytest.raises(Unavailable, match=r"does not serve its filters at 127\.0\.0\.1"):
         served.address.version("query", 7)

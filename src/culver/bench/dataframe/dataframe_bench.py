@@ -67,16 +67,18 @@ def _records(
             "workload": workload,
             "filters": count,
             "system": system,
-            "events_per_second": measured and rounded(measured.events_per_second, 4),
-            "us_per_event": measured and rounded(1e6 / measured.events_per_second, 4),
-            "matches_per_event": measured and rounded(measured.pairs / PROBE, 4),
+            "events_per_second": rounded(measured.events_per_second, 4) if measured else None,
+            "us_per_event": rounded(1e6 / measured.events_per_second, 4) if measured else None,
+            "matches_per_event": rounded(measured.pairs / PROBE, 4) if measured else None,
             "times_the_join": _ratio(measured, found.get(_JOIN)),
             "times_the_bare_matcher": _ratio(measured, found.get(_BARE)),
         }
 
 
 def _ratio(one: MatchingRate | None, other: MatchingRate | None) -> float | None:
-    return one and other and rounded(one.events_per_second / other.events_per_second, 3)
+    if one is None or other is None:
+        return None
+    return rounded(one.events_per_second / other.events_per_second, 3)
 
 
 def _measured(system: str, task: Task, limit_seconds: float, tell: Tell) -> MatchingRate | None:

@@ -12,7 +12,7 @@ def measure(task: Task, count_pairs: Callable[[int], int], match: Callable[[int]
     pairs = count_pairs(PROBE)
     for count in task.sizes:
         match(count)  # the first time, there is something to load
-        if _seconds(match, count) >= task.seconds / 2:
+        if _seconds(match, count) >= task.seconds:
             break
     return MatchingRate(pairs, count, count / median(_seconds(match, count) for _ in range(task.rounds)))
 
