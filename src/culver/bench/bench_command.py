@@ -394,7 +394,7 @@ def fanout(
 @choices(
     "--system",
     "systems",
-    ["match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary"],
+    ["match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary", "site"],
     "What to measure; may be given several times. All, unless told otherwise.",
 )
 @number("--rounds", "How often each is measured; the median counts.  [default: 3; quick: 1]")
@@ -408,7 +408,7 @@ def dataframe(
     data_dir: Path | None,
     quick: bool,
 ) -> list[bench_frame.Record]:
-    """Filters on the rows of DataFrames: `culver.spark.match` beside joins with the same conditions.
+    """Culver in Spark: `culver.spark.match` beside joins with the same conditions, and the source and the sink.
 
     \b
     match        culver.spark.match, with a list of ids for each row
@@ -418,18 +418,19 @@ def dataframe(
     duckdb       a join of DuckDB
     matcher      culver.Matcher on Arrow batches, in a process on each core
     dictionary   culver.Matcher on one dictionary after another
+    site         the source and the sink of a site, beside Parquet files
 
-    All of them must find the same pairs. One that takes longer than 90 s is left out.
+    All that match must find the same pairs. One that takes longer than 90 s is left out.
     """
     from culver.bench.dataframe import dataframe_plan as plans
     from culver.bench.dataframe.dataframe_bench import run
     from culver.bench.workloads import named
 
     names = ("match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary")
-    chosen = systems or names
+    chosen = systems or (*names, "site")
     comparisons = [
         (named(name), count)
-        for name in dict.fromkeys(workloads or plans.SIZES)
+        for name in dict.fromkeys(workloads or plans.SIZES if {*chosen} & {*names} else ())
         for count in ((subscriptions or 1_000,) if subscriptions or quick else plans.SIZES[name])
     ]
     plan = plans.DataframePlan(
@@ -438,6 +439,7 @@ def dataframe(
         rounds=rounds or (1 if quick else 3),
         seconds=0.1 if quick else 2.0,
         most_events=20_000 if quick else 1_000_000,
+        site_events=(5_000 if quick else 300_000) if "site" in chosen else 0,
         data_dir=data_dir,
     )
     return run(plan, bench_frame.tell)

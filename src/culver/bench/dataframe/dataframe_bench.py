@@ -2,7 +2,6 @@
 
 import importlib
 import multiprocessing
-import os
 import tempfile
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -13,9 +12,11 @@ import pyarrow.parquet as pq
 
 from culver import Matcher
 from culver.bench.bench_frame import BenchmarkFailed, Record, Tell, rounded
+from culver.bench.dataframe import site_frames
 from culver.bench.dataframe.dataframe_plan import PROBE, SYSTEMS, DataframePlan, MatchingRate, Task
+from culver.bench.dataframe.event_files import event_table, write_parts
 from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, Form, draw
-from culver.bench.workloads import Workload
+from culver.bench.workloads import Workload, named
 
 _SEED = 1
 _ROOM = "culver.bench.dataframe"
@@ -55,6 +56,9 @@ def run(plan: DataframePlan, tell: Tell) -> list[Record]:
         if len(set(pairs.values())) > 1:
             raise BenchmarkFailed(f"they find different pairs: {pairs}")
         records += _records(workload.name, count, plan, found)
+    if plan.site_events:
+        with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as folder:
+            records += site_frames.run(named("W2"), plan.site_events, plan.rounds, Path(folder), tell)
     return records
 
 
@@ -125,25 +129,13 @@ def _prepared(plan: DataframePlan, workload: Workload, count: int, directory: Pa
     sizes = [PROBE]
     while sizes[-1] < plan.most_events:
         sizes.append(min(plan.most_events, 8 * sizes[-1]))
-    events = _events(workload, sizes[-1])
+    events = event_table(workload, sizes[-1], _SEED)
     task = Task(directory, (), tuple(sizes), plan.rounds, plan.seconds)
-    cores = len(os.sched_getaffinity(0))
     for size in sizes:
-        Path(task.events(size)).mkdir(parents=True)
-        part = -(-size // cores)
-        for place in range(cores):
-            rows = events.slice(place * part, min(part, size - place * part))
-            pq.write_table(rows, f"{task.events(size)}/{place}.parquet")
+        write_parts(events.slice(0, size), Path(task.events(size)))
     drawn = draw(workload, count, _SEED)
     _save(drawn, task)
     return Task(directory, tuple(map(_condition, drawn.forms)), task.sizes, plan.rounds, plan.seconds)
-
-
-def _events(workload: Workload, count: int) -> pa.Table:
-    """The attributes of the workload's events as columns of their own names."""
-    batch = workload.event_batch(count, _SEED)
-    columns = {name.split(":", 2)[2]: batch.column(name) for name in batch.schema.names if name[1:2] == ":"}
-    return pa.table(columns)
 
 
 def _save(drawn: DrawnSubscriptions, task: Task) -> None:

@@ -31,6 +31,7 @@ class DataframePlan:
     seconds: float = 2.0
     limit_seconds: float = 90.0
     most_events: int = 1_000_000
+    site_events: int = 300_000  # for the source and the sink; 0 leaves them out
     data_dir: Path | None = None
 
 

@@ -22,7 +22,7 @@ _JAVA_OPTIONS = (
 
 
 def match_lists(task: Task) -> MatchingRate:
-    with _session() as spark:
+    with session() as spark:
         return _measured(
             task,
             lambda count: culver_spark.match(spark.read.parquet(task.events(count)), task.filters, ids="ids"),
@@ -31,7 +31,7 @@ def match_lists(task: Task) -> MatchingRate:
 
 
 def match_exploded(task: Task) -> MatchingRate:
-    with _session() as spark:
+    with session() as spark:
         return _measured(
             task,
             lambda count: culver_spark.match(
@@ -45,7 +45,7 @@ def join(task: Task) -> MatchingRate:
     """The filters of each form are broadcast, as Spark does by itself with small tables."""
     from pyspark.sql.functions import broadcast, expr
 
-    with _session() as spark:
+    with session() as spark:
 
         def joined(count: int) -> "DataFrame":
             events = spark.read.parquet(task.events(count))
@@ -75,11 +75,11 @@ def _measured(task: Task, matched: Callable[[int], "DataFrame"], pairs: str) -> 
 
 
 @contextmanager
-def _session() -> "Iterator[SparkSession]":
+def session() -> "Iterator[SparkSession]":
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
+    spark = (
         SparkSession.builder.master(f"local[{len(os.sched_getaffinity(0))}]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -94,6 +94,6 @@ def _session() -> "Iterator[SparkSession]":
         .getOrCreate()
     )
     try:
-        yield session
+        yield spark
     finally:
-        session.stop()
+        spark.stop()
