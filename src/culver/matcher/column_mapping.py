@@ -56,7 +56,7 @@ class ColumnMapping:
         self, schema: pa.Schema, names: Collection[str] | None = None, timezone: str | None = None
     ) -> None:
         self.schema = schema
-        wanted = None if names is None else _meant(names)
+        wanted = None if names is None else meant_attributes(names)
         self._columns: list[MappedColumn] = []
         seen: set[str] = set()
         for column in _mapped(schema, wanted, timezone):
@@ -86,7 +86,7 @@ class ColumnMapping:
         return pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _meant(names: Collection[str]) -> set[str]:
+def meant_attributes(names: Collection[str]) -> set[str]:
     """The attributes of the data that these names of filters may mean."""
     return {*names, *(name.removeprefix(DATA_PREFIX) for name in names)}
 

@@ -4,12 +4,14 @@ Neither pandas nor Polars is imported before a program brings a frame of theirs.
 """
 
 import importlib
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Iterable
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from culver.errors import InvalidEvent
+from culver.matcher.column_mapping import meant_attributes
 
 NAME = "matches"
 """What a column of results is called where it must have a name."""
@@ -53,21 +55,19 @@ def _counted(table: pa.Table, rows: int) -> pa.Table:
 
 class _Table:
     def __init__(self, given: pa.Table) -> None:
-        self._given = _counted(given, given.num_rows)
+        self._given = given
 
     def table(self, names: Collection[str]) -> pa.Table:
-        return self._given
+        taken = self._given.select(_columns_for(names, self._given.column_names))
+        return _counted(taken, self._given.num_rows)
 
     def column(self, lists: pa.ChunkedArray) -> Any:
         return lists
 
 
-class _Batch:
+class _Batch(_Table):
     def __init__(self, given: pa.RecordBatch) -> None:
-        self._given = given
-
-    def table(self, names: Collection[str]) -> pa.Table:
-        return _counted(pa.Table.from_batches([self._given]), self._given.num_rows)
+        super().__init__(pa.Table.from_batches([given]))
 
     def column(self, lists: pa.ChunkedArray) -> Any:
         return lists.combine_chunks()
@@ -79,9 +79,9 @@ class _Pandas:
 
     def table(self, names: Collection[str]) -> pa.Table:
         frame = self._given
-        taken = [place for place, name in enumerate(frame.columns) if _may_hold(str(name), names)]
+        taken = frame.iloc[:, _columns_for(names, frame.columns)]
         try:
-            table = pa.Table.from_pandas(frame.iloc[:, taken], preserve_index=False)
+            table = pa.Table.from_pandas(taken, preserve_index=False)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
             raise InvalidEvent(f"the frame cannot be read: {' '.join(map(str, exc.args))}") from exc
         return _counted(table, len(frame))
@@ -97,7 +97,7 @@ class _Polars:
 
     def table(self, names: Collection[str]) -> pa.Table:
         frame = self._given
-        taken = frame.select([name for name in frame.columns if _may_hold(name, names)])
+        taken = frame[:, _columns_for(names, frame.columns)]
         return _counted(taken.to_arrow(), len(frame))
 
     def column(self, lists: pa.ChunkedArray) -> Any:
@@ -105,6 +105,10 @@ class _Polars:
         return polars.Series(NAME, lists, dtype=polars.List(polars.String))
 
 
-def _may_hold(column: str, names: Collection[str]) -> bool:
-    """Whether a column, or a field in it, may be an attribute of these names."""
-    return any(name == column or name.startswith(f"{column}.") for name in names)
+def _columns_for(names: Collection[str], columns: Iterable[Any]) -> list[int]:
+    """The places of the columns that are, or whose fields may be, what these names mean."""
+    wanted = meant_attributes(names)
+    wanted |= {name[:place] for name in wanted for place, each in enumerate(name) if each == "."}
+    return [
+        place for place, column in enumerate(columns) if unicodedata.normalize("NFC", str(column)) in wanted
+    ]

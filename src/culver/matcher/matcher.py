@@ -225,13 +225,14 @@ class Matcher:
         mapping = ColumnMapping(table.schema, matcher.attributes, timezone)
         begin, step = 0, _FIRST_ROWS
         while begin < table.num_rows:
-            rows = table.slice(begin, step).combine_chunks().to_batches()
-            try:
-                batch = mapping.batch(rows[0])
-            except CulverError as exc:
-                raise _shifted(exc, begin) from exc
-            yield in_order(matcher.match(BatchColumns(batch), 0))
-            begin += step
+            # Usually one batch; strings of more than 2 GiB do not fit into one.
+            for rows in table.slice(begin, step).combine_chunks().to_batches():
+                try:
+                    batch = mapping.batch(rows)
+                except CulverError as exc:
+                    raise _shifted(exc, begin) from exc
+                yield in_order(matcher.match(BatchColumns(batch), 0))
+                begin += rows.num_rows
             step = max(1, min(_MOST_ROWS, int(_MOST_MATCHES / max(1.0, matcher.matches_per_row()))))
 
     # --- files --------------------------------------------------------------------------------------------

@@ -253,6 +253,16 @@ def test_columns_that_no_filter_mentions_are_not_looked_at(quotes: Matcher) -> N
     assert quotes.match(pa.table({"other": [b"", b""]})).to_pylist() == [[], []]
 
 
+@pytest.mark.parametrize("name", ["data.price", "order.price", "data.order.price", '"e\u0301"', '"\u00e9"'])
+def test_frames_hand_over_what_a_name_means(name: str) -> None:
+    matcher = Matcher()
+    matcher.add("a", f"{name} > 20")
+    rows = [{"price": 21, "order": {"price": 21}, "e\u0301": 21, "other": object()}]
+    frame = pandas.DataFrame(rows)
+    assert matcher.match(frame).tolist() == [["a"]]
+    assert matcher.match(polars.from_pandas(frame.drop(columns="other"))).to_list() == [["a"]]
+
+
 def test_nothing_in_is_nothing_out(quotes: Matcher) -> None:
     assert quotes.match([]) == []
     assert quotes.match(pa.table({"price": pa.array([], pa.int64())})).to_pylist() == []

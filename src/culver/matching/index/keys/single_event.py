@@ -1,6 +1,6 @@
 """One event as kernels read it: the memory of an Arrow batch of one row (see `key_kernels`), written without Arrow.
 
-Making the batch takes 12 µs for an event of seven attributes, and asking for its address 4 µs; this takes 4 µs.
+A match of one event against W2's 100,000 filters takes 14 µs with it, and 34 µs by way of a batch.
 
     batch       ... address of `columns` (at 48) ...
     columns     address of column 0, of column 1, ...
