@@ -26,7 +26,7 @@ from support.service import Service
 
 pytestmark = [pytest.mark.spark, pytest.mark.system]
 
-_EVENTS_A_POST = 20
+_EVENTS_A_POST = 5
 # A query that lives for seconds does not earn what the second compiler costs.
 _ENVIRONMENT = {
     **os.environ,

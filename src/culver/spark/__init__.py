@@ -17,7 +17,7 @@ from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
     from culver.spark.data_source import CulverDataSource as CulverDataSource, register as register
-    from culver.spark.frame_matching import match as match
-    from culver.spark.replaceable_filters import Filters as Filters
+    from culver.spark.matching.frame_matching import match as match
+    from culver.spark.matching.replaceable_filters import Filters as Filters
 else:
     __getattr__ = lazy_names(__name__, extra="spark")

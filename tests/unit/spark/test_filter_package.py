@@ -10,7 +10,7 @@ import pytest
 
 from culver import Matcher
 from culver.errors import StorageCorrupt, StorageError
-from culver.spark.filter_package import FilterPackage, OpenMatchers, on_this_machine
+from culver.spark.matching.filter_package import FilterPackage, OpenMatchers, on_this_machine
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from culver.errors import Unavailable
-from culver.spark.filter_server import FilterServer
+from culver.spark.matching.filter_server import FilterServer
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Which version of the filters a micro-batch uses."""
 
-from culver.spark.filter_versions import FilterVersions
+from culver.spark.matching.filter_versions import FilterVersions
 
 
 def test_all_tasks_of_a_batch_get_the_version_of_the_first() -> None:

@@ -10,11 +10,11 @@ import weakref
 from typing import TYPE_CHECKING
 
 from culver.errors import InvalidRequest
-from culver.spark.event_schema import EventSchema
-from culver.spark.filter_forms import FilterForms, package_of
-from culver.spark.filter_package import FilterPackage
-from culver.spark.replaceable_filters import Filters
-from culver.spark.worker_matching import ServedFilters, ShippedFilters, WorkerMatching
+from culver.spark.matching.event_schema import EventSchema
+from culver.spark.matching.filter_forms import FilterForms, package_of
+from culver.spark.matching.filter_package import FilterPackage
+from culver.spark.matching.replaceable_filters import Filters
+from culver.spark.matching.worker_matching import ServedFilters, ShippedFilters, WorkerMatching
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culver.errors import InvalidRequest, Unavailable
-from culver.spark.event_schema import EventSchema
-from culver.spark.filter_forms import FilterForms, package_of
-from culver.spark.filter_package import FilterPackage
-from culver.spark.filter_server import FilterAddress, FilterServer
-from culver.spark.filter_versions import FilterVersions
+from culver.spark.matching.event_schema import EventSchema
+from culver.spark.matching.filter_forms import FilterForms, package_of
+from culver.spark.matching.filter_package import FilterPackage
+from culver.spark.matching.filter_server import FilterAddress, FilterServer
+from culver.spark.matching.filter_versions import FilterVersions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

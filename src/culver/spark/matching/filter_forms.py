@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from culver.errors import InvalidRequest
 from culver.matcher import Matcher
-from culver.spark.filter_package import FilterPackage
+from culver.spark.matching.filter_package import FilterPackage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,8 @@ from pyspark import SparkFiles, TaskContext
 
 from culver.errors import Unavailable
 from culver.matcher import Matcher
-from culver.spark.filter_package import OpenMatchers, package_name
-from culver.spark.filter_server import FilterAddress
+from culver.spark.matching.filter_package import OpenMatchers, package_name
+from culver.spark.matching.filter_server import FilterAddress
 
 # A batch of results has about so many ids: some megabytes.
 _IDS_AT_A_TIME = 1 << 20
