@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from culver.client import SyncClient
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
 from support.site_thread import site_in_thread
@@ -39,7 +38,7 @@ def test_every_example_has_a_test_here() -> None:
         "alerts_durable.py",
         "matcher.py",
         "quickstart.py",
-        # test_spark_match runs spark_alerts, spark_batch and spark_streaming.
+        # test_spark_match runs those of Spark.
         "spark_alerts.py",
         "spark_batch.py",
         "spark_source.py",
@@ -76,23 +75,3 @@ def test_the_blocking_publisher_stores_everything(site: FakeSite) -> None:
     with site_in_thread(site) as url:
         assert _run("sync_publisher.py", url) == "1000 measurements are on disk\n"
     assert len(site.events) == 1000
-
-
-@pytest.mark.spark
-@pytest.mark.slow(seconds=25)
-def test_the_spark_job_reads_alerts_and_history(site: FakeSite, tmp_path: Path) -> None:
-    with site_in_thread(site) as url, SyncClient(url) as client:
-        client.create_subscription("price > 20", id="dear")
-        client.publish([{"symbol": "XYZ", "price": 21.5}, {"symbol": "ABC", "price": 3}])
-        command = [sys.executable, str(EXAMPLES / "spark_source.py"), str(tmp_path)]
-        done = subprocess.run(
-            command,
-            env={**os.environ, "CULVER_URL": url},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == "0 XYZ 21.5\nABC 3.0\nXYZ 21.5\n"
-        assert client.subscription("dear").pending <= 1

@@ -13,7 +13,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from culver import Matcher, spark as culver_spark
+from culver.client import SyncClient
 from culver.errors import Conflict, CulverError, InvalidEvent, InvalidFilter, InvalidRequest, Unavailable
+from culver.spark.site_access import close_clients
+from support.fake_site import FakeSite
+from support.gateway import gateway_settings
+from support.site_thread import site_in_thread
 from support.spark_session import spark_session
 from support.spark_tables import random_filters, random_spark_table, reference
 
@@ -260,6 +265,7 @@ def test_rows_that_match_twenty_thousand_filters_each(spark: SparkSession) -> No
 def run_example(name: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run an example as it is; its session is the one that there is already."""
     monkeypatch.setattr(sys, "argv", [name, *arguments])
+    monkeypatch.setattr(SparkSession, "stop", lambda session: None)
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
 
@@ -313,3 +319,17 @@ def test_the_lakehouse_example_handles_each_event_once(
         (row, alert) for row in range(30) for alert in (["any", "dear"] if row % 10 >= 5 else ["any"])
     ]
     assert {str(row["day"]) for row in found} == {"2026-01-01", "2026-01-02", "2026-01-03"}
+
+
+@pytest.mark.slow(seconds=4)
+def test_the_source_example_reads_alerts_and_history(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with site_in_thread(FakeSite(gateway_settings())) as url, SyncClient(url) as client:
+        monkeypatch.setenv("CULVER_URL", url)
+        client.create_subscription("price > 20", id="dear")
+        client.publish([{"symbol": "XYZ", "price": 21.5}, {"symbol": "ABC", "price": 3}])
+        run_example("spark_source.py", str(tmp_path), monkeypatch=monkeypatch)
+        assert capsys.readouterr().out == "0 XYZ 21.5\nABC 3.0\nXYZ 21.5\n"
+        assert client.subscription("dear").pending <= 1
+    close_clients()

@@ -16,12 +16,12 @@ _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
 @contextmanager
-def spark_session(work_dir: Path, **settings: str) -> Iterator[SparkSession]:
+def spark_session(work_dir: Path, master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
     """The only session of this process. Its virtual machine ends with the context, so another may follow."""
     before = dict(os.environ)
     use_this_python()
     every = {
-        **session_settings("local[2]", work_dir, {}),
+        **session_settings(master, work_dir, {}),
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "OFF",
         **settings,

@@ -1,7 +1,6 @@
 """Rows of Spark as events at a real site: types, errors, and every row once, whatever dies."""
 
 import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from culver import spark as culver_spark
 from culver.spark.site_access import close_clients
 from support.fragile_sink import FragileSource
 from support.service import Service
+from support.spark_session import spark_session
 
 pytestmark = [
     pytest.mark.spark,
@@ -33,27 +33,20 @@ def nothing_is_left_behind() -> None:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    # The workers import what is below `tests`.
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    )
-    session = (
-        SparkSession.builder.master("local[2,4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "America/New_York")
-        .config("spark.sql.shuffle.partitions", "3")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "700")
-        .getOrCreate()
-    )
-    culver_spark.register(session)
-    session.dataSource.register(FragileSource)
-    yield session
-    close_clients()
-    session.stop()
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "700",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        # The workers import what is below `tests`.
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+        with spark_session(tmp_path_factory.mktemp("spark"), master="local[2,4]", **settings) as session:
+            culver_spark.register(session)
+            session.dataSource.register(FragileSource)
+            yield session
+            close_clients()
 
 
 @pytest.fixture(scope="module")
