@@ -103,7 +103,7 @@ class Channels:
             connections = await self._open()
         return await connections.publish(lambda core, now: core.publish(name, payload, now), len(payload))
 
-    async def publish_linked(
+    async def publish_chained(
         self, channel: Value, message: Value, *, publisher: int, epoch: int, previous: int, sequence: int
     ) -> int:
         """Publishes under an id that the caller gives, and that subscribers see once however often it is published.
@@ -118,7 +118,7 @@ class Channels:
         if connections is None or not self._opened:
             connections = await self._open()
         return await connections.publish(
-            lambda core, now: core.publish_linked(name, publisher, epoch, previous, sequence, payload, now),
+            lambda core, now: core.publish_chained(name, publisher, epoch, previous, sequence, payload, now),
             len(payload),
         )
 

@@ -1,4 +1,7 @@
-"""The publication log: every acknowledged event, by offset. `culver.plugins` opens logs and readers by address."""
+"""The publication log: every acknowledged event, by offset. `culver.plugins` opens logs and readers by address.
+
+A reader finds damage and where it ends, and raises `StorageCorrupt`; `read_intact` goes on behind it, and the
+pipeline announces what is lost."""
 
 from culver.log.numbers import (
     MemoryContent as MemoryContent,

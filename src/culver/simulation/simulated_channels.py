@@ -287,7 +287,7 @@ class SimulatedClient:
         """Tells the oracle the number of each publication that is sent."""
         if send.command[0] != b"PUBLISH" or not is_ours(send.command[2]):
             return
-        if kind_of(send.command[2]) in (EnvelopeKind.MESSAGE, EnvelopeKind.LINKED):
+        if kind_of(send.command[2]) in (EnvelopeKind.MESSAGE, EnvelopeKind.CHAINED):
             envelope = unpack(send.command[2])
             channel = send.command[1]
             self._world.oracle.numbers(channel, envelope.payload, envelope.epoch, envelope.sequence)

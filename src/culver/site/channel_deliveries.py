@@ -150,7 +150,7 @@ class ChannelDeliveries:
                 continue
             last, sequence = item.offset, item.offset + 1
             publications.append(
-                self._client.publish_linked(
+                self._client.publish_chained(
                     chain.channel,
                     item.payload,
                     publisher=chain.publisher,

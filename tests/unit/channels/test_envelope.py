@@ -7,8 +7,8 @@ from culver.channels.core.envelope import (
     as_forwarded,
     is_ours,
     kind_of,
+    pack_chained,
     pack_heartbeat,
-    pack_linked,
     pack_message,
     pack_switch,
     unpack,
@@ -34,7 +34,7 @@ def test_a_message_comes_out_as_it_went_in(
 
 @given(numbers, numbers, st.binary(max_size=100))
 def test_a_forwarded_copy_differs_by_its_mark_only(previous: int, sequence: int, payload: bytes) -> None:
-    data = pack_linked(7, 1, 3, previous, sequence, payload)
+    data = pack_chained(7, 1, 3, previous, sequence, payload)
     copy = unpack(as_forwarded(data))
     original = unpack(data)
     assert copy.forwarded
@@ -42,7 +42,7 @@ def test_a_forwarded_copy_differs_by_its_mark_only(previous: int, sequence: int,
     assert copy == original
     assert original.previous == previous
     assert as_forwarded(as_forwarded(data)) == as_forwarded(data)
-    assert kind_of(as_forwarded(data)) == EnvelopeKind.LINKED
+    assert kind_of(as_forwarded(data)) == EnvelopeKind.CHAINED
 
 
 @given(st.binary(max_size=60))
@@ -69,4 +69,4 @@ def test_envelopes_of_unknown_kinds_and_cut_ones_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown kind 9"):
         unpack(heartbeat[:3] + b"\x09" + heartbeat[4:])
     with pytest.raises(ValueError, match="cut short"):
-        unpack(pack_linked(1, 2, 3, 4, 5, b"")[:-1])
+        unpack(pack_chained(1, 2, 3, 4, 5, b"")[:-1])

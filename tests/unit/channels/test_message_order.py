@@ -107,7 +107,7 @@ def test_a_new_epoch_begins_anew_and_old_messages_are_copies() -> None:
     assert offer(order, message(10, epoch=1)) == []
 
 
-def test_linked_ids_have_holes_that_are_no_losses() -> None:
+def test_chained_ids_have_holes_that_are_no_losses() -> None:
     order = MessageOrder()
     assert offer(order, message(10, previous=0)) == [b"10"]
     assert offer(order, message(25, previous=10)) == [b"25"]

@@ -104,7 +104,7 @@ class Service:
             raise self.failure
         return 1
 
-    async def publish_linked(
+    async def publish_chained(
         self, channel: str, message: bytes, *, publisher: int, epoch: int, previous: int, sequence: int
     ) -> int:
         if self.failure is not None:

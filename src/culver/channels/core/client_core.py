@@ -95,7 +95,7 @@ class ClientCore:
         """Begins a publication; ``PublicationDone`` with the returned token ends it."""
         return self._publisher.publish(channel, payload, now)
 
-    def publish_linked(
+    def publish_chained(
         self,
         channel: bytes,
         publisher: int,
@@ -106,7 +106,7 @@ class ClientCore:
         now: float,
     ) -> tuple[int, list[Instruction]]:
         """The same under an id of the caller's: ids of a publisher rise, and each names the one before."""
-        return self._publisher.publish_linked(channel, publisher, epoch, previous, sequence, payload, now)
+        return self._publisher.publish_chained(channel, publisher, epoch, previous, sequence, payload, now)
 
     def farewell(self, now: float) -> list[Instruction]:
         """What to send before the client closes: the last numbers of its messages, and its last report."""

@@ -7,7 +7,7 @@
 
 ``publisher`` is a random number of one client, ``epoch`` tells the lives of its counter apart, and ``sequence``
 counts its messages on this channel from 1. ``version`` is the version of the channel's plan entry that the publisher
-obeyed: a dispatcher learns from it where the message has gone. A linked message carries the id before its own as the
+obeyed: a dispatcher learns from it where the message has gone. A chained message carries the id before its own as the
 first eight bytes of the payload, for publishers whose ids rise but have holes. A heartbeat has the last sequence and
 no payload. A check says that a dispatcher may have missed messages: subscribers read the channel's tails.
 
@@ -39,7 +39,7 @@ class EnvelopeKind(IntEnum):
     """What an envelope holds. A dispatcher's copy is marked, so that no dispatcher forwards it again."""
 
     MESSAGE = 1
-    LINKED = 2
+    CHAINED = 2
     HEARTBEAT = 3
     SWITCH = 4
     CHECK = 5
@@ -48,7 +48,7 @@ class EnvelopeKind(IntEnum):
 
 @dataclass(slots=True)
 class Envelope:
-    """One message or heartbeat. ``previous`` is the id before this one: sequence - 1, unless it is linked."""
+    """One message or heartbeat. ``previous`` is the id before this one: sequence - 1, unless it is chained."""
 
     kind: int
     publisher: int
@@ -64,10 +64,10 @@ def pack_message(publisher: int, epoch: int, version: int, sequence: int, payloa
     return _HEADER.pack(_MARK, EnvelopeKind.MESSAGE, publisher, epoch, version, sequence) + payload
 
 
-def pack_linked(
+def pack_chained(
     publisher: int, epoch: int, version: int, previous: int, sequence: int, payload: bytes
 ) -> bytes:
-    header = _HEADER.pack(_MARK, EnvelopeKind.LINKED, publisher, epoch, version, sequence)
+    header = _HEADER.pack(_MARK, EnvelopeKind.CHAINED, publisher, epoch, version, sequence)
     return header + _PREVIOUS.pack(previous) + payload
 
 
@@ -93,14 +93,14 @@ def kind_of(data: bytes) -> int:
 def unpack(data: bytes) -> Envelope:
     """Unpacks a message or a heartbeat.
 
-    :raises ValueError: a kind that this version does not know, or a linked message that is cut short.
+    :raises ValueError: a kind that this version does not know, or a chained message that is cut short.
     """
     _, kind, publisher, epoch, version, sequence = _HEADER.unpack_from(data)
     forwarded = bool(kind & EnvelopeKind.FORWARDED)
     kind &= 0x7F
-    if kind == EnvelopeKind.LINKED:
+    if kind == EnvelopeKind.CHAINED:
         if len(data) < HEADER_BYTES + _PREVIOUS.size:
-            raise ValueError("a linked message is cut short")
+            raise ValueError("a chained message is cut short")
         (previous,) = _PREVIOUS.unpack_from(data, HEADER_BYTES)
         payload = data[HEADER_BYTES + _PREVIOUS.size :]
     elif kind in (EnvelopeKind.MESSAGE, EnvelopeKind.HEARTBEAT):

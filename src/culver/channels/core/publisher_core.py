@@ -22,7 +22,7 @@ from functools import partial
 from culver.channels.core.channel_load import ChannelTraffic
 from culver.channels.core.channel_plan import PlanEntry, Ring
 from culver.channels.core.dispatcher_notes import encode_tail
-from culver.channels.core.envelope import pack_heartbeat, pack_linked, pack_message, unpack_entry
+from culver.channels.core.envelope import pack_chained, pack_heartbeat, pack_message, unpack_entry
 from culver.channels.core.instructions import Instruction, PublicationDone, Reply, Send, ServerLink, Warn
 from culver.channels.core.local_plan import LocalPlan
 from culver.channels.core.reserved_names import PLAN_KEY, PLAN_MARK, earlier_tail_key, tail_key
@@ -70,7 +70,7 @@ class _Publication:
     def pack(self) -> bytes:
         if self.previous is None:
             return pack_message(self.publisher, self.epoch, self.version, self.sequence, self.payload)
-        return pack_linked(
+        return pack_chained(
             self.publisher, self.epoch, self.version, self.previous, self.sequence, self.payload
         )
 
@@ -145,7 +145,7 @@ class PublisherCore:
         self._count(counter, now)
         return self._begin(channel, self._client, counter.epoch, None, counter.sequence, payload, now)
 
-    def publish_linked(
+    def publish_chained(
         self,
         channel: bytes,
         publisher: int,
@@ -158,9 +158,9 @@ class PublisherCore:
         """Publishes under an id that the caller gives; ``previous`` is the id that it gave before, or 0."""
         return self._begin(channel, publisher, epoch, previous, sequence, payload, now)
 
-    def _count_linked(self, done: _Publication, now: float) -> None:
-        """Heartbeats tell of a linked message only once servers have it: until then its caller may send it again, and
-        subscribers must not give it up."""
+    def _count_chained(self, done: _Publication, now: float) -> None:
+        """Heartbeats tell of a chained message only once servers have it: until then its caller may send it again,
+        and subscribers must not give it up."""
         counters = self._counters.get(done.channel, {})
         counter = counters.get(done.publisher) or self._new_counter(done.channel, done.publisher, done.epoch)
         if (done.epoch, done.sequence) > (counter.epoch, counter.sequence):
@@ -415,7 +415,7 @@ class PublisherCore:
         if self._pending.pop(publication.token, None) is None:
             return []
         if error is None and publication.previous is not None:
-            self._count_linked(publication, now)
+            self._count_chained(publication, now)
         receivers = publication.receivers
         self._withdraw(publication)
         return [PublicationDone(publication.token, receivers, error)]

@@ -327,12 +327,12 @@ class SimulatedRedis:
         session: RedisSession,
         kind: bytes,
         own: dict[bytes, None],
-        everybody: dict[bytes, dict[int, RedisSession]],
+        sessions_by_name: dict[bytes, dict[int, RedisSession]],
         names: tuple[bytes, ...],
     ) -> object:
         for name in names:
             own[name] = None
-            everybody.setdefault(name, {})[session.number] = session
+            sessions_by_name.setdefault(name, {})[session.number] = session
             self._send(session, RedisPush([kind, name, session.subscriptions]))
         return _NO_REPLY
 
@@ -341,12 +341,12 @@ class SimulatedRedis:
         session: RedisSession,
         kind: bytes,
         own: dict[bytes, None],
-        everybody: dict[bytes, dict[int, RedisSession]],
+        sessions_by_name: dict[bytes, dict[int, RedisSession]],
         names: tuple[bytes, ...],
     ) -> object:
         leaving = names or tuple(own)
         for name in leaving:
-            self._leave(session, own, everybody, name)
+            self._leave(session, own, sessions_by_name, name)
             self._send(session, RedisPush([kind, name, session.subscriptions]))
         if not leaving:
             self._send(session, RedisPush([kind, None, session.subscriptions]))
@@ -356,14 +356,14 @@ class SimulatedRedis:
     def _leave(
         session: RedisSession,
         own: dict[bytes, None],
-        everybody: dict[bytes, dict[int, RedisSession]],
+        sessions_by_name: dict[bytes, dict[int, RedisSession]],
         name: bytes,
     ) -> None:
         if name in own:
             del own[name]
-            del everybody[name][session.number]
-            if not everybody[name]:
-                del everybody[name]
+            del sessions_by_name[name][session.number]
+            if not sessions_by_name[name]:
+                del sessions_by_name[name]
 
     def _publish(self, session: RedisSession, channel: bytes, message: bytes) -> object:
         receivers = 0

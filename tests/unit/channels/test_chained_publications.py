@@ -21,7 +21,7 @@ class Server:
         self.answers = True
         self.commands: list[tuple[bytes, ...]] = []
         self.done: list[PublicationDone] = []
-        self.core.publish_linked(b"c", PUBLISHER, 1, 0, 10, b"a", 0.0)
+        self.core.publish_chained(b"c", PUBLISHER, 1, 0, 10, b"a", 0.0)
         self.run(self.core.connected(1, ServerLink.PUBLISH, 0.0), 0.0)
 
     def run(self, instructions: list[Instruction], now: float) -> None:
@@ -51,7 +51,7 @@ class Server:
         return decode_tails({command[2]: command[3] for command in stored})
 
 
-def test_linked_message_gets_heartbeats_and_a_tail_of_its_publisher() -> None:
+def test_chained_message_gets_heartbeats_and_a_tail_of_its_publisher() -> None:
     server = Server()
     assert [each.error for each in server.done] == [None]
     server.pass_time(0.1, 3.0)
@@ -68,12 +68,12 @@ def test_a_client_that_closes_tells_its_last_numbers_at_once() -> None:
     assert server.tails() == {5: (1, 1), PUBLISHER: (1, 10)}
 
 
-def test_linked_message_without_an_answer_is_in_no_heartbeat() -> None:
+def test_chained_message_without_an_answer_is_in_no_heartbeat() -> None:
     server = Server()
     server.pass_time(0.1, 3.0)
     server.commands.clear()
     server.answers = False
-    _, sent = server.core.publish_linked(b"c", PUBLISHER, 1, 10, 14, b"b", 4.0)
+    _, sent = server.core.publish_chained(b"c", PUBLISHER, 1, 10, 14, b"b", 4.0)
     server.run(sent, 4.0)
     server.pass_time(4.1, 6.0)
     assert isinstance(server.done[-1].error, TimeoutError)
@@ -84,14 +84,14 @@ def test_linked_message_without_an_answer_is_in_no_heartbeat() -> None:
 def test_message_that_is_published_again_takes_nothing_back() -> None:
     server = Server()
     for sequence in (14, 10):
-        _, sent = server.core.publish_linked(b"c", PUBLISHER, 1, 0, sequence, b"b", 1.0)
+        _, sent = server.core.publish_chained(b"c", PUBLISHER, 1, 0, sequence, b"b", 1.0)
         server.run(sent, 1.0)
     server.pass_time(1.1, 3.0)
     assert server.heartbeats() == [(PUBLISHER, 1, 14)] * 2
     assert server.tails() == {PUBLISHER: (1, 14)}
 
 
-def test_linked_stream_and_the_clients_own_are_told_apart() -> None:
+def test_chained_stream_and_the_clients_own_are_told_apart() -> None:
     server = Server()
     _, sent = server.core.publish(b"c", b"own", 0.0)
     server.run(sent, 0.0)
