@@ -37,8 +37,10 @@ def settings_for(data_dir: Path, placement: str, slices: int) -> Settings:
     return Settings(data_dir=data_dir, pipeline=pipeline)
 
 
-@pytest.mark.parametrize("slices", [1, 3])
-@pytest.mark.parametrize("placement", ["replicated", *DIVIDING])
+@pytest.mark.parametrize(
+    ("placement", "slices"),
+    [("replicated", 1), ("event-space", 1), *((name, 3) for name in ["replicated", *DIVIDING])],
+)
 def test_inline_site_in_slices_gives_what_the_reference_gives(
     placement: str, slices: int, tmp_path: Path
 ) -> None:
