@@ -277,5 +277,18 @@ def test_file_that_is_ahead_of_the_log_claims_nothing_that_is_not_there(tmp_path
     assert offsets(recovered, "q", 5, 6) == [None]
 
 
+def test_range_that_straddles_the_end_of_the_log_is_cut_there(tmp_path: Path) -> None:
+    memory = PublicationMemory(WIDE)
+    memory.pass_time(0, 0)
+    memory.remember("p", 100, 110, 0)
+    memory.pass_time(1_000_000, 10)
+    MemoryFile(tmp_path / "publishers").write(memory.content(10))
+    with FileLog(tmp_path / "log", LogSettings()) as log:
+        log.append(encode([event(100 + at) for at in range(7)], 0))
+        recovered = MemoryFile(tmp_path / "publishers").recover(log, WIDE)
+    assert offsets(recovered, "p", 100, 110) == [*range(7), None, None, None]
+    assert recovered.content(7).marks == [(0, 0), (1_000_000, 7)]
+
+
 def test_content_begins_empty() -> None:
     assert PublicationMemory(WIDE).content(7) == MemoryContent(7)

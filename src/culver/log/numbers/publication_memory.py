@@ -143,6 +143,7 @@ class PublicationMemory:
 
     def drop_from(self, offset: int) -> None:
         """The log ends there: forget what should be behind, as if it had never been stored."""
+        self._marks = deque((at, min(end, offset)) for at, end in self._marks)
         for name, known in list(self._publishers.items()):
             self._count -= len(known)
             known.drop_from(offset)
@@ -259,8 +260,8 @@ class _Publisher:
     def drop_from(self, offset: int) -> None:
         """Cut the ranges where the log ends."""
         rows = [
-            (first, end, at)
+            (first, min(end, first + offset - at), at)
             for first, end, at in zip(self.firsts, self.ends, self.offsets, strict=True)
-            if at + end - first <= offset
+            if at < offset
         ]
         self.firsts, self.ends, self.offsets = (array("q", [row[at] for row in rows]) for at in range(3))
