@@ -12,8 +12,8 @@ import culver
 from culver.config import LogSettings, PublishingSettings
 from culver.errors import Conflict
 from culver.log.files.file_log import FileLog
-from culver.log.numbers.memory_file import MemoryFile
 from culver.log.numbers.publication_memory import MemoryContent, PublicationMemory
+from culver.log.numbers.publishers_file import PublishersFile
 from culver.model.columns import encode, numbered_runs
 from culver.model.event import Event, Origin, PublicationNumber
 
@@ -252,16 +252,16 @@ def test_runs_of_a_batch_are_those_of_its_rows() -> None:
 def test_start_knows_what_the_file_and_the_log_behind_it_have(tmp_path: Path) -> None:
     path = tmp_path / "publishers"
     with FileLog(tmp_path / "log", LogSettings()) as log:
-        memory = MemoryFile(path).recover(log, WIDE)
+        memory = PublishersFile(path).recover(log, WIDE)
         for sequence in (3, 4):
             memory.remember("p", sequence, sequence + 1, log.append(encode([event(sequence)], 0)))
-        file = MemoryFile(path)
+        file = PublishersFile(path)
         file.write(memory.content(log.next_offset))
         log.append(encode([event(9), Event({}, {}, b"{}"), event(10)], 0))
-        recovered = MemoryFile(path).recover(log, WIDE)
+        recovered = PublishersFile(path).recover(log, WIDE)
         assert offsets(recovered, "p", 3, 12) == [0, 1, None, None, None, None, 2, 4, None]
         path.write_bytes(path.read_bytes()[:-1])
-        assert offsets(MemoryFile(path).recover(log, WIDE), "p", 3, 5) == [0, 1]
+        assert offsets(PublishersFile(path).recover(log, WIDE), "p", 3, 5) == [0, 1]
 
 
 def test_file_that_is_ahead_of_the_log_claims_nothing_that_is_not_there(tmp_path: Path) -> None:
@@ -269,10 +269,10 @@ def test_file_that_is_ahead_of_the_log_claims_nothing_that_is_not_there(tmp_path
     memory.remember("p", 0, 2, 0)
     memory.remember("p", 5, 6, 2)
     memory.remember("q", 5, 6, 3)
-    MemoryFile(tmp_path / "publishers").write(memory.content(4))
+    PublishersFile(tmp_path / "publishers").write(memory.content(4))
     with FileLog(tmp_path / "log", LogSettings()) as log:
         log.append(encode([event(0), event(1)], 0))
-        recovered = MemoryFile(tmp_path / "publishers").recover(log, WIDE)
+        recovered = PublishersFile(tmp_path / "publishers").recover(log, WIDE)
     assert offsets(recovered, "p", 0, 6) == [0, 1, None, None, None, None]
     assert offsets(recovered, "q", 5, 6) == [None]
 
@@ -282,10 +282,10 @@ def test_range_that_straddles_the_end_of_the_log_is_cut_there(tmp_path: Path) ->
     memory.pass_time(0, 0)
     memory.remember("p", 100, 110, 0)
     memory.pass_time(1_000_000, 10)
-    MemoryFile(tmp_path / "publishers").write(memory.content(10))
+    PublishersFile(tmp_path / "publishers").write(memory.content(10))
     with FileLog(tmp_path / "log", LogSettings()) as log:
         log.append(encode([event(100 + at) for at in range(7)], 0))
-        recovered = MemoryFile(tmp_path / "publishers").recover(log, WIDE)
+        recovered = PublishersFile(tmp_path / "publishers").recover(log, WIDE)
     assert offsets(recovered, "p", 100, 110) == [*range(7), None, None, None]
     assert recovered.content(7).marks == [(0, 0), (1_000_000, 7)]
 

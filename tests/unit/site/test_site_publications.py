@@ -13,7 +13,7 @@ import pytest
 
 from culver.config import LogSettings, PublishingSettings
 from culver.errors import Unavailable
-from culver.log import CommitReceipt, Committer, MemoryContent, MemoryFile
+from culver.log import CommitReceipt, Committer, MemoryContent, PublishersFile
 from culver.log.files.file_log import FileLog
 from culver.model.event import Event
 from culver.roles import PublicationNumbers
@@ -32,13 +32,13 @@ class Deaf:
     def committed(self, first_offset: int, events: Sequence[Event]) -> None: ...
 
 
-class FullFile(MemoryFile):
+class FullFile(PublishersFile):
     def write(self, content: MemoryContent) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @asynccontextmanager
-async def opened(tmp_path: Path, file: MemoryFile, **settings: int) -> AsyncIterator[SitePublications]:
+async def opened(tmp_path: Path, file: PublishersFile, **settings: int) -> AsyncIterator[SitePublications]:
     log_settings = LogSettings(**settings)
     with FileLog(tmp_path / "log", log_settings) as log:
         memory = file.recover(log, PublishingSettings())
@@ -56,7 +56,7 @@ async def publish(publications: SitePublications, first: int, count: int) -> Non
 
 def test_log_is_kept_from_where_the_file_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path, MemoryFile(tmp_path / "publishers")) as publications:
+        async with opened(tmp_path, PublishersFile(tmp_path / "publishers")) as publications:
             await publications.publish(events(5))
             assert publications.needed_from() == 5
             await publish(publications, 0, 3)
@@ -69,7 +69,7 @@ def test_log_is_kept_from_where_the_file_ends(tmp_path: Path) -> None:
             assert publications.needed_from() == 10
             await publications.keep_house(111 * SECOND_US)
             assert publications.needed_from() == 11
-        assert MemoryFile(tmp_path / "publishers")._read().position == 11
+        assert PublishersFile(tmp_path / "publishers")._read().position == 11
 
     run(scenario())
 
@@ -101,7 +101,7 @@ class HeldCommitter:
 
 def test_publications_whose_callers_have_gone_are_bounded(tmp_path: Path) -> None:
     async def scenario() -> None:
-        file, held = MemoryFile(tmp_path / "publishers"), HeldCommitter()
+        file, held = PublishersFile(tmp_path / "publishers"), HeldCommitter()
         settings = LogSettings(max_pending_events=10)
         with FileLog(tmp_path / "log", settings) as log:
             memory = file.recover(log, PublishingSettings())

@@ -18,9 +18,9 @@ from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unav
 from culver.log import (
     CommitReceipt,
     Committer,
-    MemoryFile,
     PublicationLog,
     PublicationMemory,
+    PublishersFile,
     StoredPart,
     read_intact,
 )
@@ -46,7 +46,7 @@ class SitePublications:
         log: PublicationLog,
         committer: Committer,
         memory: PublicationMemory,
-        file: MemoryFile,
+        file: PublishersFile,
         settings: LogSettings,
     ) -> None:
         self.publish = committer.publish
@@ -61,7 +61,7 @@ class SitePublications:
         # How often the memory has changed, how often when the file was written, and when that was tried last.
         self._changes = 0
         self._stored_changes = 0
-        self._stored_us = 0
+        self._tried_us = 0
         self._has_failed = False
 
     def publish_once(
@@ -80,8 +80,8 @@ class SitePublications:
         self._memory.pass_time(now_us, self._log.next_offset)
         has_changed = self._changes != self._stored_changes
         is_far_behind = self._log.next_offset - self._file.position > _STORE_EVENTS
-        if (has_changed or is_far_behind) and not 0 <= now_us - self._stored_us < _STORE_SECONDS * 1_000_000:
-            self._stored_us = now_us
+        if (has_changed or is_far_behind) and not 0 <= now_us - self._tried_us < _STORE_SECONDS * 1_000_000:
+            self._tried_us = now_us
             await self.store()
 
     async def store(self) -> None:

@@ -26,7 +26,7 @@ _HEAD_BYTES = 12
 _logger = logging.getLogger(__name__)
 
 
-class MemoryFile:
+class PublishersFile:
     """Its owner calls `recover` once, before anything else, and `write` one call at a time. Both block."""
 
     def __init__(self, path: Path) -> None:
