@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pytest
 
 from culver.config import LogSettings, PublishingSettings
 from culver.errors import Unavailable
-from culver.log import CommitReceipt, Committer, MemoryContent, PublishersFile
+from culver.log import CommitReceipt, Committer, MemoryContent, PublicationMemory, PublishersFile
 from culver.log.files.file_log import FileLog
 from culver.model.event import Event
 from culver.roles import PublicationNumbers
@@ -32,9 +33,19 @@ class Deaf:
     def committed(self, first_offset: int, events: Sequence[Event]) -> None: ...
 
 
-class FullFile(PublishersFile):
+class FailingFile(PublishersFile):
+    """Fails to be written so many times."""
+
+    def __init__(self, path: Path, code: int, times: int) -> None:
+        super().__init__(path)
+        self.code = code
+        self.times = times
+
     def write(self, content: MemoryContent) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        if self.times:
+            self.times -= 1
+            raise OSError(self.code, os.strerror(self.code))
+        super().write(content)
 
 
 @asynccontextmanager
@@ -76,7 +87,8 @@ def test_log_is_kept_from_where_the_file_ends(tmp_path: Path) -> None:
 
 def test_full_disk_does_not_hold_back_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path, FullFile(tmp_path / "publishers")) as publications:
+        file = FailingFile(tmp_path / "publishers", errno.ENOSPC, times=2)
+        async with opened(tmp_path, file) as publications:
             await publish(publications, 0, 3)
             assert publications.needed_from() == 0
             await publications.keep_house(100 * SECOND_US)
@@ -84,8 +96,54 @@ def test_full_disk_does_not_hold_back_the_log(tmp_path: Path, caplog: pytest.Log
             assert "No space left" in caplog.text
             await publish(publications, 0, 4)
             assert publications.needed_from() == 4
+            await publications.keep_house(111 * SECOND_US)
+            assert file.position == 4
 
     run(scenario())
+
+
+def test_log_is_kept_while_the_file_cannot_be_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file = FailingFile(tmp_path / "publishers", errno.EIO, times=3)
+        async with opened(tmp_path, file) as publications:
+            await publish(publications, 0, 3)
+            await publications.keep_house(100 * SECOND_US)
+            await publications.keep_house(111 * SECOND_US)
+            assert publications.needed_from() == 0
+            await publications.keep_house(122 * SECOND_US)
+            assert (file.times, publications.needed_from()) == (0, 3)
+
+    run(scenario())
+
+
+def test_write_that_failed_at_the_start_is_made_up_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, PublishersFile(tmp_path / "publishers")) as publications:
+            await publish(publications, 0, 3)
+        file = FailingFile(tmp_path / "publishers", errno.ENOSPC, times=1)
+        async with opened(tmp_path, file) as publications:
+            assert "cannot be written, and is tried again: No space left" in caplog.text
+            await publications.publish(events(2))
+            assert publications.needed_from() == 0
+            await publications.keep_house(100 * SECOND_US)
+            assert (file.position, publications.needed_from()) == (5, 5)
+        assert PublishersFile(tmp_path / "publishers")._read().position == 5
+
+    run(scenario())
+
+
+def test_file_that_claims_what_the_log_does_not_have_must_be_replaced(tmp_path: Path) -> None:
+    memory = PublicationMemory(PublishingSettings())
+    memory.remember("p", 0, 2, 0)
+    PublishersFile(tmp_path / "publishers").write(memory.content(2))
+    with FileLog(tmp_path / "log", LogSettings()) as log:
+        file = FailingFile(tmp_path / "publishers", errno.ENOSPC, times=1)
+        with pytest.raises(OSError, match="No space left"):
+            file.recover(log, PublishingSettings())
+        file.recover(log, PublishingSettings())
+    assert PublishersFile(tmp_path / "publishers")._read() == MemoryContent()
 
 
 class HeldCommitter:

@@ -9,6 +9,7 @@ the outcome of the first one. The numbers are in the log with the events, so a c
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -58,11 +59,12 @@ class SitePublications:
         self._under_way: dict[str, list[_Commit]] = {}
         # The events under way whose publishers have gone.
         self._abandoned = 0
-        # How often the memory has changed, how often when the file was written, and when that was tried last.
-        self._changes = 0
+        # How often the memory has changed, how often when the file was written, and when that was tried last. A start
+        # whose write failed is a change.
+        self._changes = int(file.position < log.next_offset)
         self._stored_changes = 0
         self._tried_us = 0
-        self._has_failed = False
+        self._disk_is_full = False
 
     def publish_once(
         self, events: Sequence[Event], numbers: PublicationNumbers
@@ -71,9 +73,10 @@ class SitePublications:
         return asyncio.ensure_future(self._publish_once(events, numbers))
 
     def needed_from(self) -> int:
-        """The log must keep everything from here on, for a start after a crash. A full disk needs the space more."""
+        """The log must keep everything from here on, for a start after a crash. A full disk needs the space more,
+        also for the file."""
         is_ahead = self._changes != self._stored_changes or self._under_way
-        return self._file.position if is_ahead and not self._has_failed else self._log.next_offset
+        return self._file.position if is_ahead and not self._disk_is_full else self._log.next_offset
 
     async def keep_house(self, now_us: int) -> None:
         """Forget what the window has passed, and have the rest in the file before long."""
@@ -92,10 +95,10 @@ class SitePublications:
         try:
             await asyncio.to_thread(self._file.write, self._memory.content(position))
         except OSError as exc:
-            self._has_failed = True
+            self._disk_is_full = exc.errno in (errno.ENOSPC, errno.EDQUOT)
             _logger.warning("the numbers of publications are in the log alone: %s", exc.strerror or exc)
         else:
-            self._stored_changes, self._has_failed = changes, False
+            self._stored_changes, self._disk_is_full = changes, False
 
     # --- one publication --------------------------------------------------------------------------------
 
