@@ -3,17 +3,18 @@
 import asyncio
 import errno
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from culver.config import LogSettings, PublishingSettings
-from culver.errors import Unavailable
+from culver.errors import Conflict, Unavailable
 from culver.log import CommitReceipt, Committer, MemoryContent, PublicationMemory, PublishersFile
 from culver.log.files.file_log import FileLog
 from culver.model.event import Event
@@ -182,5 +183,56 @@ def test_publications_whose_callers_have_gone_are_bounded(tmp_path: Path) -> Non
             await settled(lambda: len(held.answers))
             held.answers[-1].set_result(CommitReceipt(15, 16))
             await last
+
+    run(scenario())
+
+
+def publication(first: int, *texts: bytes) -> tuple[list[Event], PublicationNumbers]:
+    numbers = PublicationNumbers("p", range(first, first + len(texts)))
+    return [Event({}, {}, text) for text in texts], numbers
+
+
+def test_what_is_stored_during_a_comparison_is_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, PublishersFile(tmp_path / "publishers")) as publications:
+            compare, comparing, may_go_on = publications._compare, threading.Event(), threading.Event()
+
+            def slow(*args: Any) -> None:
+                comparing.set()
+                assert may_go_on.wait(10)
+                compare(*args)
+
+            await publications.publish_once(*publication(0, b"a"))
+            monkeypatch.setattr(publications, "_compare", slow)
+            repeats = [
+                publications.publish_once(*publication(0, b"a", b"b")),
+                publications.publish_once(*publication(0, b"a", b"c")),
+            ]
+            await asyncio.to_thread(comparing.wait, 10)
+            assert await publications.publish_once(*publication(1, b"b")) == [(1, 2, False)]
+            may_go_on.set()
+            assert await repeats[0] == [(0, 2, True)]
+            with pytest.raises(Conflict, match="another event under sequence 1"):
+                await repeats[1]
+
+    run(scenario())
+
+
+def test_repeat_is_compared_with_what_the_log_still_has_of_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file = PublishersFile(tmp_path / "publishers")
+        async with opened(tmp_path, file, segment_bytes=4096) as publications:
+            log = publications._log
+            texts = [b"%1000d" % n for n in range(20)]
+            for n, text in enumerate(texts):
+                await publications.publish_once(*publication(n, text))
+            log.trim(15)
+            assert 0 < log.first_offset < 18
+            assert await publications.publish_once(*publication(0, *texts)) == [(0, 20, True)]
+            texts[18] = b"another"
+            with pytest.raises(Conflict, match="another event under sequence 18"):
+                await publications.publish_once(*publication(0, *texts))
 
     run(scenario())

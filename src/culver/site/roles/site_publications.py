@@ -126,7 +126,7 @@ class SitePublications:
 
     async def _find(self, publisher: str, runs: Sequence[_Run], events: Sequence[Event]) -> list[StoredPart]:
         """What of the runs is stored, once nothing of it is under way. Raises Conflict."""
-        is_compared = False
+        compared: set[StoredPart] = set()
         while True:
             commits = self._under_way.get(publisher, ())
             clashes = [commit.answer for commit in commits if _overlap(commit.runs, runs)]
@@ -134,10 +134,11 @@ class SitePublications:
                 await asyncio.wait(clashes)
                 continue
             parts = [part for first, end in runs for part in self._memory.find(publisher, first, end)]
-            if is_compared or all(part.offset is None for part in parts):
+            # While they are compared, others may store more of them.
+            if all(part.offset is None or part in compared for part in parts):
                 return parts
             await asyncio.to_thread(self._compare, publisher, parts, events)
-            is_compared = True
+            compared = set(parts)
 
     def _settle(self, publisher: str, commit: "_Commit", answer: "asyncio.Future[CommitReceipt]") -> None:
         commits = self._under_way[publisher]
@@ -160,8 +161,9 @@ class SitePublications:
         at = 0
         for first, end, offset in parts:
             if offset is not None:
+                begin = max(offset, self._log.first_offset)
                 with contextlib.suppress(NotFound, StorageError):
-                    for start, batch in read_intact(self._log, offset, offset + end - first):
+                    for start, batch in read_intact(self._log, begin, offset + end - first):
                         payloads = batch.column(PAYLOAD_INDEX)
                         for row in range(batch.num_rows):
                             place = start - offset + row
