@@ -131,7 +131,7 @@ class Publisher:
             self._queue.settle(message, answer.result())
         elif isinstance(error, CulverError):
             if not self._put_back(message, error):
-                self._queue.settle(message, error)
+                self._queue.settle(message, unknown_outcome(error) or error)
         else:
             self._queue.settle(message, ConnectionFailed(f"the publication failed: {error}"))
         self._has_work.set()
@@ -160,3 +160,16 @@ class Publisher:
 
     def _new_pauses(self) -> Iterator[float]:
         return backoff(random.Random(), longest_seconds=_LONGEST_PAUSE_SECONDS)
+
+
+def unknown_outcome(error: CulverError) -> ConnectionFailed | None:
+    """The error of a publication under the client's own number where the site has forgotten that number. None for any
+    other error."""
+    if error.details.get("code") != "conflict" or "floor" not in error.details:
+        return None
+    unknown = ConnectionFailed(
+        "it is unknown whether the site stored the events: before the publication came again, the site took so much "
+        "that it has forgotten their numbers (publishing.window_ranges)"
+    )
+    unknown.__cause__ = error
+    return unknown
