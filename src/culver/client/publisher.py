@@ -70,11 +70,14 @@ class Publisher:
         began = self._loop.time()
         for pause in self._new_pauses():
             try:
-                return await request()
+                answer = await request()
             except ClientError as exc:
                 if not self._may_repeat(exc, began):
                     raise
                 self._report(exc)
+            else:
+                self._recover()
+                return answer
             await asyncio.sleep(pause)
         raise AssertionError("the pauses never end")
 
@@ -126,8 +129,7 @@ class Publisher:
     def _settle(self, message: list[Publication], answer: "asyncio.Future[ServerMessage]") -> None:
         error = answer.exception()
         if error is None:
-            if self._is_failing:
-                self._is_failing, self._pauses = False, self._new_pauses()
+            self._recover()
             self._queue.settle(message, answer.result())
         elif isinstance(error, CulverError):
             if not self._put_back(message, error):
@@ -157,6 +159,10 @@ class Publisher:
         if not self._is_failing:
             _logger.warning("%s; publications are sent again for %g s", error.message, self._retry_seconds)
         self._is_failing = True
+
+    def _recover(self) -> None:
+        if self._is_failing:
+            self._is_failing, self._pauses = False, self._new_pauses()
 
     def _new_pauses(self) -> Iterator[float]:
         return backoff(random.Random(), longest_seconds=_LONGEST_PAUSE_SECONDS)

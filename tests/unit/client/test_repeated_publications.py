@@ -190,6 +190,23 @@ def test_repeat_that_comes_too_late_has_an_unknown_outcome(count: int) -> None:
     run(scenario())
 
 
+@either_way
+def test_every_outage_is_logged_once(count: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        site = StoppingSite(gateway_settings())
+        async with served(site) as server, culver.connect(server.url) as client:
+            for outage in range(3):
+                site.failures["publish"] = Unavailable("the site is stopping")
+                site.attempts = 0
+                work = asyncio.create_task(client.publish(publication(outage, count)))
+                await until(lambda: site.attempts == 2)
+                del site.failures["publish"]
+                await work
+                assert caplog.text.count("publications are sent again") == outage + 1
+
+    run(scenario())
+
+
 def test_callers_own_numbers_hold_for_every_client() -> None:
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
