@@ -28,7 +28,7 @@ publications = st.lists(
 
 
 def event(sequence: int, publisher: str = "p") -> Event:
-    return Event({}, {"a": sequence}, b"{}", PublicationNumber(publisher, sequence))
+    return Event({}, {"a": sequence}, b"{}", number=PublicationNumber(publisher, sequence))
 
 
 def offsets(memory: PublicationMemory, publisher: str, first: int, end: int) -> list[int | None]:

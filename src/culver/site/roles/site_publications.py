@@ -219,7 +219,7 @@ def _numbered(events: Sequence[Event], publisher: str, parts: Iterable[StoredPar
         if offset is None:
             for event, sequence in zip(events[at : at + end - first], range(first, end), strict=True):
                 number = PublicationNumber(publisher, sequence)
-                wanted.append(Event(event.context, event.data, event.payload, number))
+                wanted.append(Event(event.context, event.data, event.payload, number=number))
         at += end - first
     return wanted
 
