@@ -96,8 +96,8 @@ class PublicationMemory:
             if part.offset is None and part.first < floor:
                 raise Conflict(
                     f"sequence {part.first} of publisher {publisher!r} is too old: the site remembers sequences from "
-                    f"{floor} on (publishing.window_seconds, publishing.window_ranges), and cannot tell whether this "
-                    "event was stored before. Go on with higher sequences, or under another publisher",
+                    f"{floor} on (publishing.window_seconds, window_ranges, max_publishers), and cannot tell whether "
+                    "this event was stored before. Go on with higher sequences, or under another publisher",
                     field="sequence",
                     sequence=part.first,
                     floor=floor,
