@@ -17,7 +17,7 @@ from culver.control import Catalogue, ClockFile, SiteClock, elasticity_settings,
 from culver.delivery import Hub
 from culver.disk_reserve import DiskReserve
 from culver.errors import StorageCorrupt
-from culver.log import FollowedLog, MemoryFile, PublicationLog
+from culver.log import FollowedLog, PublicationLog, PublishersFile
 from culver.pipeline import EngineSetup, HeadTracker, Progress, SiteFiles
 from culver.placement import MPartition
 from culver.plugins import engine_named, open_log, open_reader
@@ -99,9 +99,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         engine = engine_type(EngineSetup(pipeline, files, log, flow, flow.head, progress, elastic))
         flow.engine = engine
         committer = log.committer(flow, clock.now_us)
-        memory_file = MemoryFile(files.publishers)
-        memory = memory_file.recover(log, settings.publishing)
-        publications = SitePublications(log, committer, memory, memory_file, settings.log)
+        publishers_file = PublishersFile(files.publishers)
+        memory = publishers_file.recover(log, settings.publishing)
+        publications = SitePublications(log, committer, memory, publishers_file, settings.log)
         catalogue = Catalogue(
             registry,
             index,

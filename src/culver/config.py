@@ -73,8 +73,10 @@ class PublishingSettings:
     """How long the site recognises a numbered publication that is sent again."""
 
     window_seconds: int = 24 * 3600
-    window_ranges: int = 200_000  # of consecutive sequences that are remembered, of all publishers
-    max_publishers: int = 100_000  # of which the last sequence is remembered for longer
+    window_ranges: int = 2_500_000  # of consecutive sequences, of all publishers: 24 bytes each
+    max_publishers: int = (
+        200_000  # that are remembered with their ranges; of as many more, the last sequence is
+    )
 
 
 @dataclass(frozen=True, slots=True)

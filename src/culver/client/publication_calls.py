@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from culver.client.event_encoding import EventLike, encode_events
 from culver.client.link import Link
-from culver.client.publisher import Publisher
+from culver.client.publisher import Publisher, unknown_outcome
+from culver.errors import RequestRefused
 from culver.messages import AcceptedEvents, Receipt
 
 Answer = TypeVar("Answer", bound=Receipt)
@@ -32,8 +33,8 @@ class PublicationCalls(ABC):
         Calls may overlap and are then pipelined over the one connection, in their order and `max_in_flight` at
         most; the others wait. Calls with one event each that overlap share messages; each still has its own
         receipt or error. Raises InvalidEvent before anything is sent, and ConnectionFailed where the site cannot be
-        reached, or the connection was lost and did not come back within `retry_seconds`: then it is unknown whether
-        the events were stored.
+        reached, or the connection was lost and did not come back within `retry_seconds`, or so late that the site has
+        forgotten the number of the publication: then it is unknown whether the events were stored.
         """
         encoded = encode_events(events, attributes)
         self._open_link()
@@ -54,8 +55,9 @@ class PublicationCalls(ABC):
     ) -> AcceptedEvents:
         """Publish events under numbers of your own: the first has that sequence under the publisher's id, and those
         behind it the following ones. Events that the site stored before under the same numbers are not stored again,
-        also by another client or after a restart, as long as the site remembers them (`publishing.window_seconds`).
-        `repeated` of the answer says how many these are.
+        also by another client or after a restart, as long as the site remembers them (`publishing.window_seconds`, or
+        less where it has no room: `window_ranges`, `max_publishers`). `repeated` of the answer says how many these
+        are.
 
         Raises as `publish`; RequestRefused with the code `conflict` where the site has forgotten such old numbers, or
         has other events under them."""
@@ -74,7 +76,12 @@ class PublicationCalls(ABC):
         async with self._publisher.turn():
             publisher, sequence = self._publisher.publisher, self._publisher.number(len(events))
             numbers = {} if publisher is None else {"publisher": publisher, "sequence": sequence}
-            return await self._post(Receipt, events, **numbers)
+            try:
+                return await self._post(Receipt, events, **numbers)
+            except RequestRefused as exc:
+                if (unknown := unknown_outcome(exc)) is None:
+                    raise
+                raise unknown from exc
 
     async def _post(self, kind: type[Answer], events: Sequence[bytes], **numbers: Any) -> Answer:
         content = b"[%b]" % b",".join(events)

@@ -70,11 +70,14 @@ class Publisher:
         began = self._loop.time()
         for pause in self._new_pauses():
             try:
-                return await request()
+                answer = await request()
             except ClientError as exc:
                 if not self._may_repeat(exc, began):
                     raise
                 self._report(exc)
+            else:
+                self._recover()
+                return answer
             await asyncio.sleep(pause)
         raise AssertionError("the pauses never end")
 
@@ -126,12 +129,11 @@ class Publisher:
     def _settle(self, message: list[Publication], answer: "asyncio.Future[ServerMessage]") -> None:
         error = answer.exception()
         if error is None:
-            if self._is_failing:
-                self._is_failing, self._pauses = False, self._new_pauses()
+            self._recover()
             self._queue.settle(message, answer.result())
         elif isinstance(error, CulverError):
             if not self._put_back(message, error):
-                self._queue.settle(message, error)
+                self._queue.settle(message, unknown_outcome(error) or error)
         else:
             self._queue.settle(message, ConnectionFailed(f"the publication failed: {error}"))
         self._has_work.set()
@@ -158,5 +160,22 @@ class Publisher:
             _logger.warning("%s; publications are sent again for %g s", error.message, self._retry_seconds)
         self._is_failing = True
 
+    def _recover(self) -> None:
+        if self._is_failing:
+            self._is_failing, self._pauses = False, self._new_pauses()
+
     def _new_pauses(self) -> Iterator[float]:
         return backoff(random.Random(), longest_seconds=_LONGEST_PAUSE_SECONDS)
+
+
+def unknown_outcome(error: CulverError) -> ConnectionFailed | None:
+    """The error of a publication under the client's own number where the site has forgotten that number. None for any
+    other error."""
+    if error.details.get("code") != "conflict" or "floor" not in error.details:
+        return None
+    unknown = ConnectionFailed(
+        "it is unknown whether the site stored the events: before the publication came again, the site took so much "
+        "that it has forgotten their numbers (publishing.window_ranges)"
+    )
+    unknown.__cause__ = error
+    return unknown

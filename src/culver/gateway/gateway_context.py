@@ -1,9 +1,11 @@
-"""The state that all endpoints of one app share: the site, rate limits, metrics, and a way to stop long requests."""
+"""What all endpoints of one app share: the site, rate limits, metrics, and a way to stop long requests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import ParamSpec, TypeVar, cast
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import quote
 
 from starlette.requests import HTTPConnection
@@ -11,10 +13,12 @@ from starlette.types import Receive
 
 from culver.config import Settings
 from culver.errors import Elsewhere, Unavailable
+from culver.gateway.api.publication_numbers import fresh_events
 from culver.gateway.gateway_metrics import GatewayMetrics
 from culver.gateway.origin_policy import OriginPolicy
 from culver.gateway.rate_limits import RateLimit, address_key
-from culver.roles import Site
+from culver.model import Event
+from culver.roles import PublicationNumbers, Site
 
 THREAD_BYTES = 32 * 1024
 """Input of at least this size is worth the trip to a thread: decoding it takes some milliseconds."""
@@ -64,6 +68,29 @@ class Gateway:
         self.requests = RateLimit(self.settings.gateway, "requests_per_second")
         """Counts WebSocket messages too."""
         self.events = RateLimit(self.settings.gateway, "events_per_second")
+
+    def publish(self, events: Sequence[Event], numbers: PublicationNumbers | None) -> "asyncio.Future[Any]":
+        """Hand events to the site, and count those that it stores. The answer is that of its role `publications`: to
+        `publish_once` where the events have numbers, and otherwise to `publish`. Raises Unavailable."""
+        started = time.perf_counter()
+        publications = self.site.publications
+        answer: asyncio.Future[Any]
+        answer = (
+            publications.publish(events) if numbers is None else publications.publish_once(events, numbers)
+        )
+        answer.add_done_callback(partial(self._count, events, numbers, started))
+        return answer
+
+    def _count(
+        self,
+        events: Sequence[Event],
+        numbers: PublicationNumbers | None,
+        started: float,
+        answer: "asyncio.Future[Any]",
+    ) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            fresh = events if numbers is None else fresh_events(events, answer.result())
+            self.metrics.count_publication(fresh, time.perf_counter() - started)
 
     @asynccontextmanager
     async def long_request(self, kind: str) -> AsyncIterator[Interruption]:

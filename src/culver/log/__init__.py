@@ -5,8 +5,8 @@ pipeline announces what is lost."""
 
 from culver.log.numbers import (
     MemoryContent as MemoryContent,
-    MemoryFile as MemoryFile,
     PublicationMemory as PublicationMemory,
+    PublishersFile as PublishersFile,
     StoredPart as StoredPart,
 )
 from culver.log.publication_log import (

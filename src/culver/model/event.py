@@ -26,13 +26,14 @@ class PublicationNumber(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True):
     """`context` holds CloudEvents context attributes (none for plain JSON), `data` the fields of the data by dotted
     path, `payload` the JSON text that subscribers receive. All values obey the value rules: strings are in NFC, reals
-    finite, integers of 64 bits. `origin` names an event that must not be stored twice: one of another site, or one
-    that its publisher has numbered."""
+    finite, integers of 64 bits. `origin` names an event of another site, `number` one that its publisher has
+    numbered: neither is stored twice, and an event has one of them at most."""
 
     context: Mapping[str, Value]
     data: Mapping[str, Value]
     payload: bytes
-    origin: Origin | PublicationNumber | None = None
+    origin: Origin | None = None
+    number: PublicationNumber | None = None
 
     def value(self, name: str) -> Value | None:
         """The value that `name` means in a filter, or None where the event has none.

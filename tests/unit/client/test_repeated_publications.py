@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import culver
-from culver.errors import StorageFull, Unavailable
+from culver.errors import Conflict, StorageFull, Unavailable
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served
 from support.severable import Severable, severable
@@ -155,6 +155,54 @@ def test_site_that_is_stopping_is_asked_again_and_one_that_is_full_is_not(count:
             site.failures["publish"] = StorageFull("the disk is full")
             with pytest.raises(culver.RequestRefused, match="the disk is full"):
                 await client.publish(publication(1, count))
+
+    run(scenario())
+
+
+@either_way
+def test_repeat_that_comes_too_late_has_an_unknown_outcome(count: int) -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        forgotten = Conflict("sequence 0 is too old", field="sequence", sequence=0, floor=7)
+        async with (
+            served(site) as server,
+            severable(server.port) as relay,
+            culver.connect(relay.url) as client,
+        ):
+            await client.ready()
+            await client.publish(n=-1)
+            relay.flowing.clear()
+            work = asyncio.create_task(client.publish(publication(0, count)))
+            await until(lambda: len(site.events) == 1 + count)
+            site.failures["publish"] = forgotten
+            relay.sever()
+            relay.flowing.set()
+            with pytest.raises(culver.ConnectionFailed, match="unknown whether the site stored") as caught:
+                await work
+            assert isinstance(caught.value.__cause__, culver.RequestRefused)
+            with pytest.raises(culver.RequestRefused, match="too old") as refused:
+                await client.publish_once(publication(0, count), publisher="loader", sequence=0)
+            assert (refused.value.details["status"], refused.value.details["floor"]) == (409, 7)
+            site.failures["publish"] = Conflict("another event", field="sequence")
+            with pytest.raises(culver.RequestRefused, match="another event"):
+                await client.publish(publication(1, count))
+
+    run(scenario())
+
+
+@either_way
+def test_every_outage_is_logged_once(count: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        site = StoppingSite(gateway_settings())
+        async with served(site) as server, culver.connect(server.url) as client:
+            for outage in range(3):
+                site.failures["publish"] = Unavailable("the site is stopping")
+                site.attempts = 0
+                work = asyncio.create_task(client.publish(publication(outage, count)))
+                await until(lambda: site.attempts == 2)
+                del site.failures["publish"]
+                await work
+                assert caplog.text.count("publications are sent again") == outage + 1
 
     run(scenario())
 

@@ -12,7 +12,10 @@ import pytest
 
 from culver.config import Settings
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
-from culver.gateway.routes.event_routes import OwnRanges
+from culver.gateway.gateway_context import Gateway
+from culver.gateway.routes.event_routes import RequestPublisher
+from culver.messages import PublishQuery
+from culver.model import Event
 from support.described_api import check_answer
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, memory_client, run
@@ -275,12 +278,17 @@ def test_the_receipt_of_a_stream_names_its_own_ranges_between_those_of_others() 
 
 
 def test_ranges_that_are_too_many_are_not_named() -> None:
-    ranges = OwnRanges(most=2)
-    for first in (0, 10, 20, 21, 30):
-        ranges.add(first, first + 1)
-    receipt = ranges.accepted_events()
-    assert (receipt.accepted, receipt.first_offset, receipt.next_offset) == (5, 0, 31)
-    assert receipt.ranges is None
+    async def scenario() -> None:
+        site = FakeSite()
+        publisher = RequestPublisher(Gateway(site, 1.0), PublishQuery(), most_ranges=2)
+        for others in (9, 9, 0, 8, 0):
+            await publisher.publish([Event({}, {}, b"{}")])
+            site.events += [Event({}, {}, b"{}")] * others
+        receipt = publisher.accepted_events()
+        assert (receipt.accepted, receipt.first_offset, receipt.next_offset) == (5, 0, 31)
+        assert receipt.ranges is None
+
+    run(scenario())
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 64])

@@ -2,18 +2,20 @@
 
 import asyncio
 import errno
+import os
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from culver.config import LogSettings, PublishingSettings
-from culver.errors import Unavailable
-from culver.log import CommitReceipt, Committer, MemoryContent, MemoryFile
+from culver.errors import Conflict, Unavailable
+from culver.log import CommitReceipt, Committer, MemoryContent, PublicationMemory, PublishersFile
 from culver.log.files.file_log import FileLog
 from culver.model.event import Event
 from culver.roles import PublicationNumbers
@@ -32,13 +34,23 @@ class Deaf:
     def committed(self, first_offset: int, events: Sequence[Event]) -> None: ...
 
 
-class FullFile(MemoryFile):
+class FailingFile(PublishersFile):
+    """Fails to be written so many times."""
+
+    def __init__(self, path: Path, code: int, times: int) -> None:
+        super().__init__(path)
+        self.code = code
+        self.times = times
+
     def write(self, content: MemoryContent) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        if self.times:
+            self.times -= 1
+            raise OSError(self.code, os.strerror(self.code))
+        super().write(content)
 
 
 @asynccontextmanager
-async def opened(tmp_path: Path, file: MemoryFile, **settings: int) -> AsyncIterator[SitePublications]:
+async def opened(tmp_path: Path, file: PublishersFile, **settings: int) -> AsyncIterator[SitePublications]:
     log_settings = LogSettings(**settings)
     with FileLog(tmp_path / "log", log_settings) as log:
         memory = file.recover(log, PublishingSettings())
@@ -56,7 +68,7 @@ async def publish(publications: SitePublications, first: int, count: int) -> Non
 
 def test_log_is_kept_from_where_the_file_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path, MemoryFile(tmp_path / "publishers")) as publications:
+        async with opened(tmp_path, PublishersFile(tmp_path / "publishers")) as publications:
             await publications.publish(events(5))
             assert publications.needed_from() == 5
             await publish(publications, 0, 3)
@@ -69,14 +81,15 @@ def test_log_is_kept_from_where_the_file_ends(tmp_path: Path) -> None:
             assert publications.needed_from() == 10
             await publications.keep_house(111 * SECOND_US)
             assert publications.needed_from() == 11
-        assert MemoryFile(tmp_path / "publishers")._read().position == 11
+        assert PublishersFile(tmp_path / "publishers")._read().position == 11
 
     run(scenario())
 
 
 def test_full_disk_does_not_hold_back_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path, FullFile(tmp_path / "publishers")) as publications:
+        file = FailingFile(tmp_path / "publishers", errno.ENOSPC, times=2)
+        async with opened(tmp_path, file) as publications:
             await publish(publications, 0, 3)
             assert publications.needed_from() == 0
             await publications.keep_house(100 * SECOND_US)
@@ -84,8 +97,54 @@ def test_full_disk_does_not_hold_back_the_log(tmp_path: Path, caplog: pytest.Log
             assert "No space left" in caplog.text
             await publish(publications, 0, 4)
             assert publications.needed_from() == 4
+            await publications.keep_house(111 * SECOND_US)
+            assert file.position == 4
 
     run(scenario())
+
+
+def test_log_is_kept_while_the_file_cannot_be_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file = FailingFile(tmp_path / "publishers", errno.EIO, times=3)
+        async with opened(tmp_path, file) as publications:
+            await publish(publications, 0, 3)
+            await publications.keep_house(100 * SECOND_US)
+            await publications.keep_house(111 * SECOND_US)
+            assert publications.needed_from() == 0
+            await publications.keep_house(122 * SECOND_US)
+            assert (file.times, publications.needed_from()) == (0, 3)
+
+    run(scenario())
+
+
+def test_write_that_failed_at_the_start_is_made_up_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, PublishersFile(tmp_path / "publishers")) as publications:
+            await publish(publications, 0, 3)
+        file = FailingFile(tmp_path / "publishers", errno.ENOSPC, times=1)
+        async with opened(tmp_path, file) as publications:
+            assert "cannot be written, and is tried again: No space left" in caplog.text
+            await publications.publish(events(2))
+            assert publications.needed_from() == 0
+            await publications.keep_house(100 * SECOND_US)
+            assert (file.position, publications.needed_from()) == (5, 5)
+        assert PublishersFile(tmp_path / "publishers")._read().position == 5
+
+    run(scenario())
+
+
+def test_file_that_claims_what_the_log_does_not_have_must_be_replaced(tmp_path: Path) -> None:
+    memory = PublicationMemory(PublishingSettings())
+    memory.remember("p", 0, 2, 0)
+    PublishersFile(tmp_path / "publishers").write(memory.content(2))
+    with FileLog(tmp_path / "log", LogSettings()) as log:
+        file = FailingFile(tmp_path / "publishers", errno.ENOSPC, times=1)
+        with pytest.raises(OSError, match="No space left"):
+            file.recover(log, PublishingSettings())
+        file.recover(log, PublishingSettings())
+    assert PublishersFile(tmp_path / "publishers")._read() == MemoryContent()
 
 
 class HeldCommitter:
@@ -101,7 +160,7 @@ class HeldCommitter:
 
 def test_publications_whose_callers_have_gone_are_bounded(tmp_path: Path) -> None:
     async def scenario() -> None:
-        file, held = MemoryFile(tmp_path / "publishers"), HeldCommitter()
+        file, held = PublishersFile(tmp_path / "publishers"), HeldCommitter()
         settings = LogSettings(max_pending_events=10)
         with FileLog(tmp_path / "log", settings) as log:
             memory = file.recover(log, PublishingSettings())
@@ -124,5 +183,56 @@ def test_publications_whose_callers_have_gone_are_bounded(tmp_path: Path) -> Non
             await settled(lambda: len(held.answers))
             held.answers[-1].set_result(CommitReceipt(15, 16))
             await last
+
+    run(scenario())
+
+
+def publication(first: int, *texts: bytes) -> tuple[list[Event], PublicationNumbers]:
+    numbers = PublicationNumbers("p", range(first, first + len(texts)))
+    return [Event({}, {}, text) for text in texts], numbers
+
+
+def test_what_is_stored_during_a_comparison_is_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, PublishersFile(tmp_path / "publishers")) as publications:
+            compare, comparing, may_go_on = publications._compare, threading.Event(), threading.Event()
+
+            def slow(*args: Any) -> None:
+                comparing.set()
+                assert may_go_on.wait(10)
+                compare(*args)
+
+            await publications.publish_once(*publication(0, b"a"))
+            monkeypatch.setattr(publications, "_compare", slow)
+            repeats = [
+                publications.publish_once(*publication(0, b"a", b"b")),
+                publications.publish_once(*publication(0, b"a", b"c")),
+            ]
+            await asyncio.to_thread(comparing.wait, 10)
+            assert await publications.publish_once(*publication(1, b"b")) == [(1, 2, False)]
+            may_go_on.set()
+            assert await repeats[0] == [(0, 2, True)]
+            with pytest.raises(Conflict, match="another event under sequence 1"):
+                await repeats[1]
+
+    run(scenario())
+
+
+def test_repeat_is_compared_with_what_the_log_still_has_of_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file = PublishersFile(tmp_path / "publishers")
+        async with opened(tmp_path, file, segment_bytes=4096) as publications:
+            log = publications._log
+            texts = [b"%1000d" % n for n in range(20)]
+            for n, text in enumerate(texts):
+                await publications.publish_once(*publication(n, text))
+            log.trim(15)
+            assert 0 < log.first_offset < 18
+            assert await publications.publish_once(*publication(0, *texts)) == [(0, 20, True)]
+            texts[18] = b"another"
+            with pytest.raises(Conflict, match="another event under sequence 18"):
+                await publications.publish_once(*publication(0, *texts))
 
     run(scenario())

@@ -9,11 +9,10 @@ from culver.model import PUBLISHER_ID, Event
 from culver.roles import MOST_SEQUENCE, NumberedPart, PublicationNumbers
 
 
-def publication_numbers(publisher: str | None, sequence: int | None, count: int) -> PublicationNumbers | None:
-    """The numbers of `count` events, the first of which has that sequence; None where they have none. Raises
-    InvalidRequest."""
+def check_number(publisher: str | None, sequence: int | None) -> None:
+    """Raises InvalidRequest for what is no number. A publication without publisher and sequence is plain."""
     if publisher is None and sequence is None:
-        return None
+        return
     if publisher is None or sequence is None:
         missing = "publisher" if publisher is None else "sequence"
         raise InvalidRequest(
@@ -24,8 +23,18 @@ def publication_numbers(publisher: str | None, sequence: int | None, count: int)
             "a publisher's id is 1 to 200 letters, digits and . _ ~ : / -, and begins with a letter or digit",
             field="publisher",
         )
-    if sequence + max(count, 1) - 1 > MOST_SEQUENCE:
-        raise InvalidRequest(f"sequences end at {MOST_SEQUENCE}", field="sequence")
+    if sequence > MOST_SEQUENCE:
+        raise _beyond_the_end()
+
+
+def publication_numbers(publisher: str | None, sequence: int | None, count: int) -> PublicationNumbers | None:
+    """The numbers of `count` events, the first of which has that sequence; None where they are plain. Raises
+    InvalidRequest."""
+    check_number(publisher, sequence)
+    if publisher is None or sequence is None:
+        return None
+    if sequence + count - 1 > MOST_SEQUENCE:
+        raise _beyond_the_end()
     return PublicationNumbers(publisher, range(sequence, sequence + count))
 
 
@@ -59,3 +68,7 @@ def ranges_of(parts: Sequence[NumberedPart]) -> list[Receipt]:
             first = ranges.pop().first_offset
         ranges.append(Receipt(first, following))
     return ranges
+
+
+def _beyond_the_end() -> InvalidRequest:
+    return InvalidRequest(f"sequences end at {MOST_SEQUENCE}", field="sequence")

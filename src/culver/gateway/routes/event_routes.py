@@ -1,7 +1,6 @@
 """`POST /v1/events`: one event, a batch, or a stream of lines."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
@@ -9,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from culver.errors import CulverError, InvalidRequest, TooLarge, Unavailable
 from culver.gateway.api.operations import JSON, Operations
-from culver.gateway.api.publication_numbers import fresh_events, publication_numbers, repeated_events
+from culver.gateway.api.publication_numbers import check_number, publication_numbers, repeated_events
 from culver.gateway.api.request_reader import check_encoding, media_type, read_body
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, compute, gateway_of
 from culver.messages import EVENT_EXAMPLE, AcceptedEvents, PublishQuery, Receipt
@@ -22,7 +21,6 @@ _BINARY_MARK = "ce-specversion"
 _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 1024 * 1024
 _MOST_RANGES = 10_000
-_PLAIN = PublishQuery()
 
 _EVENT = {"$ref": "#/components/schemas/Event"}
 _CLOUDEVENT = {
@@ -75,38 +73,39 @@ async def publish_events(request: Request, query: PublishQuery) -> AcceptedEvent
     if not events:
         raise InvalidRequest("the body holds no event", field="body")
     await gateway.events.wait(client_of(request), len(events), longest_seconds=0)
-    ranges = OwnRanges(query)
-    await ranges.publish(gateway, events)
-    return ranges.accepted_events()
+    publisher = RequestPublisher(gateway, query)
+    await publisher.publish(events)
+    return publisher.accepted_events()
 
 
 async def _publish_stream(request: Request, gateway: Gateway, query: PublishQuery) -> AcceptedEvents:
     """Publish lines while more of them arrive. An error ends the stream; what came before it is published,
     and the problem says how much of that was acknowledged."""
     check_encoding(request.headers)
-    chunks = _Chunks(gateway, OwnRanges(query))
+    publisher = RequestPublisher(gateway, query)
+    chunks = _Chunks(publisher)
     failure: CulverError | ClientDisconnect | None = None
     try:
         async with gateway.long_request("stream") as interruption, asyncio.TaskGroup() as tasks:
-            publisher = tasks.create_task(chunks.publish(interruption.interrupt))
+            publishing = tasks.create_task(chunks.publish(interruption.interrupt))
             try:
                 await _feed(request, gateway, chunks)
             except (CulverError, ClientDisconnect) as exc:
                 failure = exc
             chunks.end()
-            await publisher
+            await publishing
     except Interrupted:
         failure = chunks.error
     except Unavailable as exc:
         failure = exc
     failure = chunks.error or failure
     if isinstance(failure, CulverError):
-        failure.details["accepted"] = chunks.ranges.accepted
+        failure.details["accepted"] = publisher.accepted
     if failure is not None:
         raise failure
-    if chunks.ranges.first_offset is None:
+    if publisher.first_offset is None:
         raise InvalidRequest("the stream holds no event", field="body", accepted=0)
-    return chunks.ranges.accepted_events()
+    return publisher.accepted_events()
 
 
 async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
@@ -139,45 +138,43 @@ async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
     await take(splitter.end())
 
 
-class OwnRanges:
-    """Publishes the events of one request, and keeps the offsets that they got: ranges, with events of other
-    publishers between them. Raises InvalidRequest for a query that does not say how the events are numbered."""
+class RequestPublisher:
+    """Publishes the events of one request, in one piece or several, and keeps the offsets that they got: ranges, with
+    events of other publishers between them. Raises InvalidRequest for a query whose number is wrong."""
 
-    def __init__(self, query: PublishQuery = _PLAIN, most: int = _MOST_RANGES) -> None:
+    def __init__(self, gateway: Gateway, query: PublishQuery, most_ranges: int = _MOST_RANGES) -> None:
+        check_number(query.publisher, query.sequence)
+        self._gateway = gateway
         self._query = query
-        publication_numbers(query.publisher, query.sequence, 0)
         self._repeated = 0
         self.accepted = 0
         self.first_offset: int | None = None
         self._next_offset = 0
-        self._most = most
+        self._most_ranges = most_ranges
         # None once there are too many.
         self._ranges: list[Receipt] | None = []
 
-    async def publish(self, gateway: Gateway, events: Sequence[Event]) -> None:
-        """Hand decoded events to the site, and count them when they are acknowledged."""
-        started = time.perf_counter()
-        publications, query = gateway.site.publications, self._query
-        if query.publisher is None or query.sequence is None:
-            self.add(*await publications.publish(events))
-        else:
-            sequence = query.sequence + self.accepted
-            numbers = publication_numbers(query.publisher, sequence, len(events))
-            assert numbers is not None
-            parts = await publications.publish_once(events, numbers)
-            for first, following, _ in parts:
-                self.add(first, following)
-            self._repeated += repeated_events(parts)
-            events = fresh_events(events, parts)
-        gateway.metrics.count_publication(events, time.perf_counter() - started)
+    async def publish(self, events: Sequence[Event]) -> None:
+        """Hand decoded events to the site, and note their places when they are acknowledged."""
+        publisher, sequence = self._query.publisher, self._query.sequence
+        if sequence is not None:
+            sequence += self.accepted
+        numbers = publication_numbers(publisher, sequence, len(events))
+        answer = await self._gateway.publish(events, numbers)
+        if numbers is None:
+            self._add(*answer)
+            return
+        for first, following, _ in answer:
+            self._add(first, following)
+        self._repeated += repeated_events(answer)
 
-    def add(self, first: int, following: int) -> None:
+    def _add(self, first: int, following: int) -> None:
         self.accepted += following - first
         if self._ranges is not None:
             if self._ranges and first == self._next_offset:
                 first = self._ranges.pop().first_offset
             self._ranges.append(Receipt(first, following))
-            if len(self._ranges) > self._most:
+            if len(self._ranges) > self._most_ranges:
                 self._ranges = None
         if self.first_offset is None:
             self.first_offset = first
@@ -199,14 +196,13 @@ class _Chunks:
     """Decoded events on their way to the site: what arrives while one chunk is being stored is the next
     chunk. Holds a bounded amount; one task puts and one publishes."""
 
-    def __init__(self, gateway: Gateway, ranges: OwnRanges) -> None:
-        self._gateway = gateway
+    def __init__(self, publisher: RequestPublisher) -> None:
+        self._publisher = publisher
         self._waiting: list[Event] = []
         self._waiting_bytes = 0
         self._ended = False
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
-        self.ranges = ranges
         self.error: CulverError | None = None
 
     async def put(self, events: list[Event]) -> None:
@@ -233,7 +229,7 @@ class _Chunks:
             elif not chunk:
                 return
             try:
-                await self.ranges.publish(self._gateway, chunk)
+                await self._publisher.publish(chunk)
             except CulverError as exc:
                 self.error = exc
                 failed()

@@ -8,7 +8,6 @@ then the reader, so the memory of a connection is bounded.
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,7 +23,7 @@ from culver.errors import (
     Unavailable,
 )
 from culver.gateway.api.delivery_encoding import encode
-from culver.gateway.api.publication_numbers import fresh_events, ranges_of, repeated_events
+from culver.gateway.api.publication_numbers import ranges_of, repeated_events
 from culver.gateway.gateway_context import (
     THREAD_BYTES,
     Gateway,
@@ -246,40 +245,26 @@ class _Connection:
 
     def _publish(self, publications: PublishRequest, reference: Reference, size: int) -> None:
         """Publish without a task, for most messages are publications. Raises Unavailable."""
-        started = time.perf_counter()
         try:
-            answer = self._hand_over(publications)
+            answer = self._gateway.publish(publications.events, publications.numbers)
         except BaseException:
             self._window.leave(size)
             raise
         self._publications.add(answer)
-        answer.add_done_callback(partial(self._published, publications, started, reference, size))
-
-    def _hand_over(self, publications: PublishRequest) -> "asyncio.Future[Any]":
-        site = self._gateway.site.publications
-        if publications.numbers is None:
-            return site.publish(publications.events)
-        return site.publish_once(publications.events, publications.numbers)
+        answer.add_done_callback(partial(self._published, publications, reference, size))
 
     def _published(
         self,
         publications: PublishRequest,
-        started: float,
         reference: Reference,
         size: int,
         answer: "asyncio.Future[Any]",
     ) -> None:
         """Acknowledge at once where nothing is in the way; a message that waits to be sent stays in the window."""
         self._publications.discard(answer)
-        failed = answer.cancelled() or answer.exception() is not None
-        if not failed:
-            fresh = publications.events
-            if publications.numbers is not None:
-                fresh = fresh_events(fresh, answer.result())
-            self._gateway.metrics.count_publication(fresh, time.perf_counter() - started)
         if answer.cancelled() or self._ending:
             self._window.leave(size)
-        elif failed:
+        elif answer.exception() is not None:
             self._start(self._work(lambda: answer, reference, size))
         else:
             message = (

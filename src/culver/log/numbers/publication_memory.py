@@ -5,12 +5,17 @@
           forgotten: refused  |     [164, 200)   from 5210
           <-------------------+     [230, 231)   from 5300
 
-Consecutive sequences with consecutive offsets share one range. A range is forgotten when the window has passed it:
-the floor of its publisher is then above its sequences, and what lies below the floor and is not remembered is
-refused, because nobody knows any more whether it was stored. Above the floor, sequences may come in any order.
+Consecutive sequences with consecutive offsets share one range. A publisher's ranges are forgotten in the order of
+their sequences: its floor is then above them, and what lies below the floor and is not remembered is refused, because
+nobody knows any more whether it was stored. Above the floor, sequences may come in any order.
 
-The window ends by age and by the number of ranges. The floors of publishers without ranges are kept too, those of the
-latest publishers.
+A range is forgotten when it is too old, or when there is no room for it:
+
+    too many ranges        the publishers with the most ranges keep as many as fit when all of them keep the same
+                           number; the others keep all of theirs
+    too many publishers    the one that has published nothing new for the longest time keeps its floor alone
+
+The floors of publishers without ranges are kept too, those of the latest publishers.
 """
 
 from array import array
@@ -25,6 +30,8 @@ from culver.errors import Conflict
 
 # The window moves in this many steps.
 _WINDOW_STEPS = 64
+# Where there are too many ranges, one of so many goes, so that this is rarely needed.
+_SHRINK_SHARE = 8
 
 
 class StoredPart(NamedTuple):
@@ -59,7 +66,8 @@ class PublicationMemory:
 
     def __init__(self, settings: PublishingSettings, content: MemoryContent | None = None) -> None:
         self._settings = settings
-        self._publishers: dict[str, _Publisher] = {}
+        # The one with the latest publication last.
+        self._publishers: OrderedDict[str, _Publisher] = OrderedDict()
         # Those of publishers that have no ranges, the latest last.
         self._floors: OrderedDict[str, int] = OrderedDict()
         self._count = 0
@@ -73,7 +81,7 @@ class PublicationMemory:
                 known.firsts.frombytes(each.firsts)
                 known.ends.frombytes(each.ends)
                 known.offsets.frombytes(each.offsets)
-                self._count += len(known.firsts)
+                self._count += len(known)
 
     def __len__(self) -> int:
         """The number of ranges."""
@@ -88,8 +96,8 @@ class PublicationMemory:
             if part.offset is None and part.first < floor:
                 raise Conflict(
                     f"sequence {part.first} of publisher {publisher!r} is too old: the site remembers sequences from "
-                    f"{floor} on (publishing.window_seconds, publishing.window_ranges), and cannot tell whether this "
-                    "event was stored before. Go on with higher sequences, or under another publisher",
+                    f"{floor} on (publishing.window_seconds, window_ranges, max_publishers), and cannot tell whether "
+                    "this event was stored before. Go on with higher sequences, or under another publisher",
                     field="sequence",
                     sequence=part.first,
                     floor=floor,
@@ -101,11 +109,15 @@ class PublicationMemory:
         known = self._publishers.get(publisher)
         if known is None:
             known = self._publishers[publisher] = _Publisher(self._floors.pop(publisher, 0))
+        else:
+            self._publishers.move_to_end(publisher)
         for part in known.find(first, end):
             if part.offset is None:
                 self._count += known.insert(part.first, part.end, offset + part.first - first)
         if self._count > self._settings.window_ranges:
             self._shrink()
+        while len(self._publishers) > self._settings.max_publishers:
+            self._forget_quietest()
 
     def pass_time(self, now_us: int, log_end: int) -> None:
         """Move the window. To be called now and then."""
@@ -118,7 +130,8 @@ class PublicationMemory:
         while self._marks[0][0] <= now_us - window_us:
             before = self._marks.popleft()[1]
         if before is not None:
-            self._forget(before)
+            for name, known in list(self._publishers.items()):
+                self._forget(name, known, known.count_below(before))
 
     def content(self, position: int) -> MemoryContent:
         """A copy of everything, for the next start."""
@@ -130,31 +143,35 @@ class PublicationMemory:
 
     def drop_from(self, offset: int) -> None:
         """The log ends there: forget what should be behind, as if it had never been stored."""
+        self._marks = deque((at, min(end, offset)) for at, end in self._marks)
         for name, known in list(self._publishers.items()):
-            kept = [row for row, at in enumerate(known.offsets) if known.end_offset(row) <= offset]
-            self._keep(name, known, kept)
+            self._count -= len(known)
+            known.drop_from(offset)
+            self._count += len(known)
+            self._drop_if_empty(name, known)
 
     def _shrink(self) -> None:
-        """Forget the oldest quarter, so that this is rarely needed."""
-        ends = sorted(end for each in self._publishers.values() for end in each.end_offsets())
-        self._forget(ends[self._count - self._settings.window_ranges * 3 // 4 - 1])
-
-    def _forget(self, before: int) -> None:
-        """Forget the ranges that lie below an offset as a whole."""
+        """Take ranges from those who have the most. Only where each has one at most, some lose their last one."""
+        room = self._settings.window_ranges - self._settings.window_ranges // _SHRINK_SHARE
+        level = max(1, _level([len(known) for known in self._publishers.values()], room))
         for name, known in list(self._publishers.items()):
-            if known.oldest > before:
-                continue
-            ends = known.end_offsets()
-            gone = [row for row, end in enumerate(ends) if end <= before]
-            if gone:
-                known.floor = max(known.floor, known.ends[gone[-1]])
-                self._keep(name, known, [row for row, end in enumerate(ends) if end > before])
+            self._forget(name, known, len(known) - level)
+        while len(self._publishers) > room:
+            self._forget_quietest()
 
-    def _keep(self, name: str, known: "_Publisher", rows: list[int]) -> None:
-        self._count -= len(known.firsts)
-        known.keep(rows)
-        self._count += len(known.firsts)
-        if not known.firsts:
+    def _forget_quietest(self) -> None:
+        name, known = next(iter(self._publishers.items()))
+        self._forget(name, known, len(known))
+
+    def _forget(self, name: str, known: "_Publisher", count: int) -> None:
+        """Forget so many ranges, those with the lowest sequences."""
+        if count > 0:
+            known.forget(count)
+            self._count -= count
+            self._drop_if_empty(name, known)
+
+    def _drop_if_empty(self, name: str, known: "_Publisher") -> None:
+        if not len(known):
             del self._publishers[name]
             if known.floor:
                 self._floors[name] = known.floor
@@ -162,25 +179,39 @@ class PublicationMemory:
                 self._floors.popitem(last=False)
 
 
+def _level(counts: list[int], room: int) -> int:
+    """How many ranges a publisher may keep, so that all of them together fit."""
+    counts.sort()
+    for place, count in enumerate(counts):
+        share = room // (len(counts) - place)
+        if count > share:
+            return share
+        room -= count
+    return counts[-1]
+
+
 class _Publisher:
     """The ranges of one publisher, ascending by sequence; they do not overlap."""
 
-    __slots__ = ("ends", "firsts", "floor", "offsets", "oldest")
+    __slots__ = ("ends", "firsts", "floor", "offsets")
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
-        self.oldest = 0
-        """No range ends below this offset. What is inserted is the newest."""
         self.firsts = array("q")
         self.ends = array("q")
         self.offsets = array("q")
 
+    def __len__(self) -> int:
+        """The number of ranges."""
+        return len(self.firsts)
+
     def end_offset(self, row: int) -> int:
         return self.offsets[row] + self.ends[row] - self.firsts[row]
 
-    def end_offsets(self) -> list[int]:
-        columns = zip(self.offsets, self.ends, self.firsts, strict=True)
-        return [offset + end - first for offset, end, first in columns]
+    def count_below(self, offset: int) -> int:
+        """How many ranges, from the lowest sequences on, lie below an offset of the log."""
+        rows = (row for row in range(len(self)) if self.end_offset(row) > offset)
+        return next(rows, len(self))
 
     def find(self, first: int, end: int) -> list[StoredPart]:
         parts: list[StoredPart] = []
@@ -199,8 +230,6 @@ class _Publisher:
 
     def insert(self, first: int, end: int, offset: int) -> int:
         """Insert a range that overlaps no other; returns how many ranges more there are."""
-        if not self.firsts:
-            self.oldest = offset + end - first
         row = bisect_left(self.firsts, first)
         more = 1
         if row and self.ends[row - 1] == first and self.end_offset(row - 1) == offset:
@@ -222,8 +251,17 @@ class _Publisher:
             more -= 1
         return more
 
-    def keep(self, rows: list[int]) -> None:
-        self.firsts = array("q", [self.firsts[row] for row in rows])
-        self.ends = array("q", [self.ends[row] for row in rows])
-        self.offsets = array("q", [self.offsets[row] for row in rows])
-        self.oldest = min(self.end_offsets(), default=0)
+    def forget(self, count: int) -> None:
+        """Forget the ranges with the lowest sequences: the floor is above them."""
+        self.floor = max(self.floor, self.ends[count - 1])
+        for column in (self.firsts, self.ends, self.offsets):
+            del column[:count]
+
+    def drop_from(self, offset: int) -> None:
+        """Cut the ranges where the log ends."""
+        rows = [
+            (first, min(end, first + offset - at), at)
+            for first, end, at in zip(self.firsts, self.ends, self.offsets, strict=True)
+            if at < offset
+        ]
+        self.firsts, self.ends, self.offsets = (array("q", [row[at] for row in rows]) for at in range(3))

@@ -63,14 +63,14 @@ _PAYLOAD_BYTES = 1 << 28
 # The place, the type of the values, and the attribute's name.
 _Column = tuple[str, type, str]
 _Members = tuple[tuple[str, ...], tuple[type, ...]]
-# The names and types of the data, those of the context, and the type of the origin.
+# The names and types of the data, those of the context, and the type of the origin or number.
 _Shape = tuple[tuple[str, ...], tuple[type, ...], _Members, type]
-# The payload, when it was received, the values, and the two members of the origin if there is one.
+# The payload, when it was received, the values, and the two members of the origin or number if there is one.
 _Row = tuple[Any, ...]
 _NO_CONTEXT: _Members = ((), ())
 _SITE, _OFFSET = "site", "offset"
 _PUBLISHER, _SEQUENCE = "publisher", "sequence"
-_ORIGIN_COLUMNS: Mapping[type, tuple[_Column, ...]] = {
+_IDENTITY_COLUMNS: Mapping[type, tuple[_Column, ...]] = {
     type(None): (),
     Origin: ((ORIGIN, str, _SITE), (ORIGIN, int, _OFFSET)),
     PublicationNumber: ((NUMBER, str, _PUBLISHER), (NUMBER, int, _SEQUENCE)),
@@ -97,12 +97,13 @@ def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> 
     places: list[int] | None = None
     values = payload_bytes = 0
     for event in events:
-        context, data, payload, origin = event.context, event.data, event.payload, event.origin
+        context, data, payload = event.context, event.data, event.payload
+        identity = event.origin if event.number is None else event.number
         shape = (
             tuple(data),
             tuple(map(type, data.values())),
             (tuple(context), tuple(map(type, context.values()))) if context else _NO_CONTEXT,
-            type(origin),
+            type(identity),
         )
         if shape != last:
             last, places = shape, shapes.get(shape)
@@ -124,7 +125,7 @@ def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> 
             columns = wanted
         places.append(len(rows))
         row = (payload, received_us, *context.values(), *data.values())
-        rows.append(row if origin is None else (*row, *astuple(origin)))
+        rows.append(row if identity is None else (*row, *astuple(identity)))
     if rows:
         batches.append(_build(rows, shapes, columns))
     return batches
@@ -214,9 +215,13 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
             value = tuple(value)
         members[where][name] = value
     payload = batch.column(PAYLOAD_INDEX)[row].as_py()
-    if number:
-        return Event(context, data, payload, PublicationNumber(**number))
-    return Event(context, data, payload, Origin(**origin) if origin else None)
+    return Event(
+        context,
+        data,
+        payload,
+        Origin(**origin) if origin else None,
+        PublicationNumber(**number) if number else None,
+    )
 
 
 def from_elsewhere(batch: pa.RecordBatch) -> NDArray[np.bool_] | None:
@@ -320,10 +325,10 @@ def _parse_column_name(column: str) -> tuple[str, str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _columns_of_shape(shape: _Shape) -> dict[_Column, None]:
-    data_names, data_types, (context_names, context_types), origin = shape
+    data_names, data_types, (context_names, context_types), identity = shape
     columns = [(CONTEXT, kind, name) for name, kind in zip(context_names, context_types, strict=True)]
     columns += [(DATA, kind, name) for name, kind in zip(data_names, data_types, strict=True)]
-    return dict.fromkeys((*columns, *_ORIGIN_COLUMNS[origin]))
+    return dict.fromkeys((*columns, *_IDENTITY_COLUMNS[identity]))
 
 
 def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[_Column]) -> Packed:

@@ -9,6 +9,7 @@ the outcome of the first one. The numbers are in the log with the events, so a c
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -18,9 +19,9 @@ from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unav
 from culver.log import (
     CommitReceipt,
     Committer,
-    MemoryFile,
     PublicationLog,
     PublicationMemory,
+    PublishersFile,
     StoredPart,
     read_intact,
 )
@@ -46,7 +47,7 @@ class SitePublications:
         log: PublicationLog,
         committer: Committer,
         memory: PublicationMemory,
-        file: MemoryFile,
+        file: PublishersFile,
         settings: LogSettings,
     ) -> None:
         self.publish = committer.publish
@@ -58,11 +59,12 @@ class SitePublications:
         self._under_way: dict[str, list[_Commit]] = {}
         # The events under way whose publishers have gone.
         self._abandoned = 0
-        # How often the memory has changed, how often when the file was written, and when that was tried last.
-        self._changes = 0
+        # How often the memory has changed, how often when the file was written, and when that was tried last. A start
+        # whose write failed is a change.
+        self._changes = int(file.position < log.next_offset)
         self._stored_changes = 0
-        self._stored_us = 0
-        self._has_failed = False
+        self._tried_us = 0
+        self._disk_is_full = False
 
     def publish_once(
         self, events: Sequence[Event], numbers: PublicationNumbers
@@ -71,17 +73,18 @@ class SitePublications:
         return asyncio.ensure_future(self._publish_once(events, numbers))
 
     def needed_from(self) -> int:
-        """The log must keep everything from here on, for a start after a crash. A full disk needs the space more."""
+        """The log must keep everything from here on, for a start after a crash. A full disk needs the space more,
+        also for the file."""
         is_ahead = self._changes != self._stored_changes or self._under_way
-        return self._file.position if is_ahead and not self._has_failed else self._log.next_offset
+        return self._file.position if is_ahead and not self._disk_is_full else self._log.next_offset
 
     async def keep_house(self, now_us: int) -> None:
         """Forget what the window has passed, and have the rest in the file before long."""
         self._memory.pass_time(now_us, self._log.next_offset)
         has_changed = self._changes != self._stored_changes
         is_far_behind = self._log.next_offset - self._file.position > _STORE_EVENTS
-        if (has_changed or is_far_behind) and not 0 <= now_us - self._stored_us < _STORE_SECONDS * 1_000_000:
-            self._stored_us = now_us
+        if (has_changed or is_far_behind) and not 0 <= now_us - self._tried_us < _STORE_SECONDS * 1_000_000:
+            self._tried_us = now_us
             await self.store()
 
     async def store(self) -> None:
@@ -92,10 +95,10 @@ class SitePublications:
         try:
             await asyncio.to_thread(self._file.write, self._memory.content(position))
         except OSError as exc:
-            self._has_failed = True
+            self._disk_is_full = exc.errno in (errno.ENOSPC, errno.EDQUOT)
             _logger.warning("the numbers of publications are in the log alone: %s", exc.strerror or exc)
         else:
-            self._stored_changes, self._has_failed = changes, False
+            self._stored_changes, self._disk_is_full = changes, False
 
     # --- one publication --------------------------------------------------------------------------------
 
@@ -123,7 +126,7 @@ class SitePublications:
 
     async def _find(self, publisher: str, runs: Sequence[_Run], events: Sequence[Event]) -> list[StoredPart]:
         """What of the runs is stored, once nothing of it is under way. Raises Conflict."""
-        is_compared = False
+        compared: set[StoredPart] = set()
         while True:
             commits = self._under_way.get(publisher, ())
             clashes = [commit.answer for commit in commits if _overlap(commit.runs, runs)]
@@ -131,10 +134,11 @@ class SitePublications:
                 await asyncio.wait(clashes)
                 continue
             parts = [part for first, end in runs for part in self._memory.find(publisher, first, end)]
-            if is_compared or all(part.offset is None for part in parts):
+            # While they are compared, others may store more of them.
+            if all(part.offset is None or part in compared for part in parts):
                 return parts
             await asyncio.to_thread(self._compare, publisher, parts, events)
-            is_compared = True
+            compared = set(parts)
 
     def _settle(self, publisher: str, commit: "_Commit", answer: "asyncio.Future[CommitReceipt]") -> None:
         commits = self._under_way[publisher]
@@ -157,8 +161,9 @@ class SitePublications:
         at = 0
         for first, end, offset in parts:
             if offset is not None:
+                begin = max(offset, self._log.first_offset)
                 with contextlib.suppress(NotFound, StorageError):
-                    for start, batch in read_intact(self._log, offset, offset + end - first):
+                    for start, batch in read_intact(self._log, begin, offset + end - first):
                         payloads = batch.column(PAYLOAD_INDEX)
                         for row in range(batch.num_rows):
                             place = start - offset + row
@@ -214,7 +219,7 @@ def _numbered(events: Sequence[Event], publisher: str, parts: Iterable[StoredPar
         if offset is None:
             for event, sequence in zip(events[at : at + end - first], range(first, end), strict=True):
                 number = PublicationNumber(publisher, sequence)
-                wanted.append(Event(event.context, event.data, event.payload, number))
+                wanted.append(Event(event.context, event.data, event.payload, number=number))
         at += end - first
     return wanted
 

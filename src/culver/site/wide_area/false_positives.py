@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from culver.model import Event, Origin
+from culver.model import Event
 from culver.pipeline import Notifications
 
 
@@ -21,7 +21,7 @@ class FalsePositives:
         self._waiting.extend(
             (first_offset + at, event.origin.site)
             for at, event in enumerate(events)
-            if isinstance(event.origin, Origin)
+            if event.origin is not None
         )
 
     def accepted(self, notifications: Notifications) -> None:

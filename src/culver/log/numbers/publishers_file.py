@@ -7,7 +7,6 @@ and from there on the log is read. So the log must not be trimmed above the posi
 numbered events behind it.
 """
 
-import contextlib
 import logging
 import zlib
 from pathlib import Path
@@ -26,20 +25,21 @@ _HEAD_BYTES = 12
 _logger = logging.getLogger(__name__)
 
 
-class MemoryFile:
+class PublishersFile:
     """Its owner calls `recover` once, before anything else, and `write` one call at a time. Both block."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.position = 0
-        """What the file has ends here."""
+        """The file has everything below, and perhaps nothing of what is behind."""
 
     def recover(self, log: ReadableLog, settings: PublishingSettings) -> PublicationMemory:
-        """The memory of an earlier run, which is in the file afterwards if the disk takes it. Raises OSError, and
-        StorageCorrupt where the end of the log is damaged."""
+        """The memory of an earlier run, which is in the file afterwards if the disk takes it: `position` says so.
+        Raises OSError, and StorageCorrupt where the end of the log is damaged."""
         content = self._read()
         memory = PublicationMemory(settings, content)
-        if content.position > log.next_offset:
+        is_ahead = content.position > log.next_offset
+        if is_ahead:
             _logger.warning(
                 "%s is ahead of the log, which ends at offset %d: it was copied at another time",
                 self._path,
@@ -51,8 +51,12 @@ class MemoryFile:
             for run in numbered_runs(batch):
                 memory.remember(run.publisher, run.first, run.end, first + run.row)
         self.position = start
-        with contextlib.suppress(OSError):  # the log has it all
+        try:
             self.write(memory.content(log.next_offset))
+        except OSError as exc:
+            if is_ahead:  # it claims offsets that new events will get
+                raise
+            _logger.warning("%s cannot be written, and is tried again: %s", self._path, exc.strerror or exc)
         return memory
 
     def write(self, content: MemoryContent) -> None:
