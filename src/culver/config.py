@@ -74,9 +74,7 @@ class PublishingSettings:
 
     window_seconds: int = 24 * 3600
     window_ranges: int = 2_500_000  # of consecutive sequences, of all publishers: 24 bytes each
-    max_publishers: int = (
-        200_000  # that are remembered with their ranges; of as many more, the last sequence is
-    )
+    max_publishers: int = 200_000  # that are remembered with ranges; of as many more, the last sequence
 
 
 @dataclass(frozen=True, slots=True)
