@@ -33,6 +33,7 @@ from culver.errors import InvalidConfiguration
 from culver.spark.attribute_types import INTEGERS, REALS, attributes_of
 
 _OWN = {"offset": LongType(), "delivery_id": StringType(), "received": TimestampType(), "event": StringType()}
+_NEVER_NULL = ("offset", "received", "event")
 _BEYOND = 2.0**63
 
 
@@ -43,6 +44,8 @@ class EventColumns:
         self._fields: list[StructField] = list(schema.fields)
         self.attributes: list[str] = []
         for field in self._fields:
+            if field.name not in _NEVER_NULL:
+                _check_nullable(field.name, field)
             own = _OWN.get(field.name)
             if own is None:
                 self.attributes += attributes_of(field.name, field.dataType)
@@ -77,6 +80,18 @@ class EventColumns:
         if field.name in _OWN:
             return _joined(events.column(field.name))
         return _attribute(events, field.name, field.dataType, self._schema.field(field.name).type)
+
+
+def _check_nullable(name: str, field: StructField) -> None:
+    """Spark believes NOT NULL, and answers `IS NULL` without a look at the rows."""
+    if not field.nullable:
+        raise InvalidConfiguration(
+            f"column {name} is NOT NULL, but any event can lack it: leave NOT NULL out, and filter the rows",
+            field=name,
+        )
+    if isinstance(field.dataType, StructType):
+        for member in field.dataType.fields:
+            _check_nullable(f"{name}.{member.name}", member)
 
 
 def _attribute(events: pa.Table, name: str, kind: DataType, target: pa.DataType) -> pa.Array:

@@ -209,3 +209,24 @@ def test_the_source_s_own_column_has_one_type(name: str, kind: DataType, said: s
         EventColumns(schema(**{name: kind}))
     assert caught.value.field == name
     assert said in caught.value.message
+
+
+def test_column_that_an_event_can_lack_is_not_declared_otherwise() -> None:
+    inner = StructType().add("b", LongType(), nullable=False)
+    for name, wanted in [
+        ("a", StructType().add("a", LongType(), nullable=False)),
+        ("a", StructType().add("a", schema(b=LongType()), nullable=False)),
+        ("a.b", schema(a=inner)),
+        ("delivery_id", StructType().add("delivery_id", StringType(), nullable=False)),
+    ]:
+        with pytest.raises(InvalidConfiguration, match="NOT NULL") as caught:
+            EventColumns(wanted)
+        assert caught.value.field == name
+
+
+def test_what_every_event_has_may_be_not_null() -> None:
+    wanted = StructType().add("offset", LongType(), nullable=False).add("event", StringType(), nullable=False)
+    wanted.add("tags", ArrayType(StringType(), containsNull=False))
+    assert rows([parse_event(b'{"tags": ["x"]}')], wanted) == [
+        {"offset": 0, "event": '{"tags":["x"]}', "tags": ["x"]}
+    ]
