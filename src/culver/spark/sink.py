@@ -12,7 +12,6 @@ or sorted.
 
 import secrets
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -126,12 +125,14 @@ def _publish(
 
 
 def _requests(texts: Iterator[bytes], most: int) -> Iterator[list[bytes]]:
-    """So many events at a time, or fewer where they are large."""
-    while request := list(islice(texts, most)):
-        at = size = 0
-        for end, text in enumerate(request):
-            if size and size + len(text) > _REQUEST_BYTES:
-                yield request[at:end]
-                at, size = end, 0
-            size += len(text)
-        yield request[at:]
+    """So many events at a time, or fewer where they are large. One text is read ahead of a request, never more."""
+    request: list[bytes] = []
+    size = 0
+    for text in texts:
+        if request and (len(request) == most or size + len(text) > _REQUEST_BYTES):
+            yield request
+            request, size = [], 0
+        request.append(text)
+        size += len(text)
+    if request:
+        yield request

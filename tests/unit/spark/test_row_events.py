@@ -1,6 +1,7 @@
 """Rows as events without Spark: how texts are sorted, and cut into requests."""
 
 import json
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,20 @@ def test_requests_are_bounded_in_events_and_bytes(sizes: list[int], most: int) -
     for request in requests:
         assert 1 <= len(request) <= most
         assert len(request) == 1 or sum(map(len, request)) <= _REQUEST_BYTES
+
+
+def test_requests_are_cut_while_rows_are_read() -> None:
+    read = 0
+
+    def texts() -> Iterator[bytes]:
+        nonlocal read
+        for _ in range(30):
+            read += 1
+            yield bytes(_REQUEST_BYTES // 2)
+
+    for number, request in enumerate(_requests(texts(), 30)):
+        assert len(request) == 2
+        assert read <= 2 * number + 3
 
 
 def test_rows_are_events_without_their_nulls() -> None:
