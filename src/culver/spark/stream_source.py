@@ -38,6 +38,8 @@ _WAIT_SECONDS = 0.5
 _LIVE_SECONDS = 600.0
 _RENEWAL_SECONDS = 120.0
 _WHOLE_RANGE = 1_000_000
+# The answers by which events are lost: they are acknowledged, or their subscription is no more.
+_GONE = ("gone", "not_found")
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +121,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 part = self._link.ask(partial(self._part, end["subscription"], at, last))
             except RequestRefused as exc:
-                self._lose(_explained(exc, end["subscription"], at), exc)
+                self._lose_if_gone(exc, end["subscription"], at)
                 return []
             bounds = part.bounds
             ranges += [
@@ -136,7 +138,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 self._link.ask(lambda client: client.acknowledge(end["subscription"], end["offset"] - 1))
             except RequestRefused as exc:
-                if exc.details.get("status") != 404:
+                if exc.details.get("code") != "not_found":
                     raise
                 logger.warning("the batch is done, but cannot be acknowledged: %s", exc)
 
@@ -152,7 +154,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 page = self._link.ask(partial(self._page, partition.subscription, at, partition.end))
             except RequestRefused as exc:
-                self._lose(_explained(exc, partition.subscription, at), exc)
+                self._lose_if_gone(exc, partition.subscription, at)
                 return
             self._report(page.gaps)
             yield page
@@ -214,7 +216,10 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin_again(self, start: Offset, exc: RequestRefused) -> Offset:
         """A live subscription has expired while no query read it; anything else is an error."""
-        if self._options.subscription is not None or exc.details.get("status") != 404:
+        code = exc.details.get("code")
+        if code not in _GONE:
+            raise exc
+        if self._options.subscription is not None or code != "not_found":
             raise DataLoss(_explained(exc, start["subscription"], start["offset"])) from exc
         again = self._begin_live()
         self._lose(
@@ -223,6 +228,12 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             exc,
         )
         return again
+
+    def _lose_if_gone(self, exc: RequestRefused, subscription: str, start: int) -> None:
+        """Any other failure is raised: what the site cannot give now is not lost."""
+        if exc.details.get("code") not in _GONE:
+            raise exc
+        self._lose(_explained(exc, subscription, start), exc)
 
     def _report(self, gaps: "list[GapItem] | tuple[GapItem, ...]") -> None:
         for gap in gaps:

@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from culver.client import SyncClient
 from culver.delivery import DeliveryGap, Waiting
-from culver.errors import Conflict, DataLoss, NotFound, RequestRefused
+from culver.errors import Conflict, DataLoss, NotFound, RequestRefused, StorageCorrupt, Unavailable
 from culver.spark import stream_source
 from culver.spark.site_access import close_clients
 from culver.spark.stream_source import MailboxStreamReader, stream_reader
@@ -229,6 +229,28 @@ def test_a_gap_is_passed_over_where_that_is_wanted(
     assert "1 events from offset 1 up to 2 are missing" in caplog.text
 
 
+@pytest.mark.parametrize("failure", [Unavailable("not now"), StorageCorrupt("damaged"), RuntimeError()])
+def test_failure_of_the_site_is_not_taken_for_lost_events(
+    client: SyncClient, site: FakeSite, failure: Exception
+) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": number} for number in range(5)])
+    reader = reader_of(client, subscription="s", failOnDataLoss="false", waitSeconds="0")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(9))
+    parts = reader.partitions(start, end)
+    site.failures["waiting"] = failure
+    for work in (
+        lambda: reader.latestOffset(end, ReadMaxRows(9)),
+        lambda: reader.partitions(start, end),
+        lambda: list(reader.read(parts[0])),
+    ):
+        with pytest.raises(RequestRefused):
+            work()
+    site.failures["waiting"] = NotFound("ended")
+    assert reader.partitions(start, end) == list(reader.read(parts[0])) == []
+
+
 def test_a_live_query_gets_what_happens_from_its_start_on(client: SyncClient) -> None:
     client.publish([{"n": 0}])
     query = Query(client, filter="n <> 2")
@@ -265,8 +287,6 @@ def test_a_live_query_that_was_away_for_too_long_goes_on_and_says_so(
 
 
 def test_a_site_that_is_busy_is_asked_again(client: SyncClient, site: FakeSite) -> None:
-    from culver.errors import Unavailable
-
     client.create_subscription("n >= 0", id="s")
     reader = reader_of(client, subscription="s")
     site.failures["waiting"] = Unavailable("not now")
