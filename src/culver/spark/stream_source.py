@@ -121,8 +121,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 part = self._link.ask(partial(self._part, end["subscription"], at, last))
             except RequestRefused as exc:
-                self._lose_if_gone(exc, end["subscription"], at)
-                return []
+                at = self._lose_if_gone(exc, end["subscription"], at, last)
+                continue
             bounds = part.bounds
             ranges += [
                 MailboxRange(end["subscription"], low, high)
@@ -154,8 +154,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 page = self._link.ask(partial(self._page, partition.subscription, at, partition.end))
             except RequestRefused as exc:
-                self._lose_if_gone(exc, partition.subscription, at)
-                return
+                at = self._lose_if_gone(exc, partition.subscription, at, partition.end)
+                continue
             self._report(page.gaps)
             yield page
             at = page.next
@@ -229,11 +229,13 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return again
 
-    def _lose_if_gone(self, exc: RequestRefused, subscription: str, start: int) -> None:
-        """Any other failure is raised: what the site cannot give now is not lost."""
+    def _lose_if_gone(self, exc: RequestRefused, subscription: str, start: int, end: int) -> int:
+        """Where to read on. Any other failure is raised: what the site cannot give now is not lost."""
         if exc.details.get("code") not in _GONE:
             raise exc
         self._lose(_explained(exc, subscription, start), exc)
+        following: int = exc.details.get("first_offset", end)
+        return following
 
     def _report(self, gaps: "list[GapItem] | tuple[GapItem, ...]") -> None:
         for gap in gaps:

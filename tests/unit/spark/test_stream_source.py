@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -50,8 +50,11 @@ def rows_of(reader: MailboxStreamReader, start: Offset, end: Offset) -> list[int
     """What a batch reads, its parts in any order."""
     parts = reader.partitions(start, end)
     random.shuffle(parts)
-    batches = [batch for part in parts for batch in reader.read(part)]
-    return sorted(pa.Table.from_batches(batches).column("n").to_pylist()) if batches else []
+    return sorted(row for part in parts for row in read_part(reader, part))
+
+
+def read_part(reader: MailboxStreamReader, part: InputPartition) -> list[int]:
+    return [row for batch in reader.read(part) for row in batch.column("n").to_pylist()]
 
 
 class Query:
@@ -187,6 +190,22 @@ def test_acknowledgements_of_somebody_else_fail_the_query(client: SyncClient) ->
     client.acknowledge("s", 2)
     with pytest.raises(DataLoss, match="a subscription belongs to one query"):
         reader.latestOffset(start, ReadMaxRows(3))
+
+
+def test_of_a_range_that_is_partly_acknowledged_the_rest_is_read_where_that_is_wanted(
+    client: SyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": number} for number in range(9)])
+    reader = reader_of(client, subscription="s", failOnDataLoss="false", eventsPerPartition="4")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(9))
+    client.acknowledge("s", 1)
+    assert rows_of(reader, start, end) == list(range(2, 9))
+    parts = reader.partitions(start, end)
+    client.acknowledge("s", 6)
+    assert sorted(row for part in parts for row in read_part(reader, part)) == [7, 8]
+    assert "somebody else has acknowledged" in caplog.text
 
 
 def with_gap(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
