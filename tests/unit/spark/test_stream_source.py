@@ -1,6 +1,7 @@
 """The stream reader as Spark calls it, with crashes at every point: a site in memory, and no Spark."""
 
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 from culver.client import SyncClient
 from culver.delivery import DeliveryGap, Waiting
 from culver.errors import Conflict, DataLoss, NotFound, RequestRefused, StorageCorrupt, Unavailable
-from culver.spark import stream_source
+from culver.spark import live_lease, stream_source
 from culver.spark.site_access import close_clients
 from culver.spark.stream_source import MailboxStreamReader, stream_reader
 from support.fake_site import FakeSite
@@ -57,6 +58,14 @@ def read_part(reader: MailboxStreamReader, part: InputPartition) -> list[int]:
     return [row for batch in reader.read(part) for row in batch.column("n").to_pylist()]
 
 
+def wait_for_renewals(site: FakeSite, subscription: str) -> None:
+    before = site.registrations[subscription].number
+    deadline = time.monotonic() + 10
+    while site.registrations[subscription].number < before + 2:
+        assert time.monotonic() < deadline, "the subscription is not renewed"
+        time.sleep(0.01)
+
+
 class Query:
     """What Spark keeps of a query: its logs of offsets and commits, and a sink that replaces a batch by its number.
     A crash loses everything else, at any step."""
@@ -70,11 +79,12 @@ class Query:
 
     def run(self, steps: int) -> None:
         """Start, and crash after so many steps."""
-        for _, _ in zip(range(steps), self._steps(), strict=False):
-            pass
-
-    def _steps(self) -> Iterator[None]:
         reader = reader_of(self._client, **self._options)
+        for _, _ in zip(range(steps), self._steps(reader), strict=False):
+            pass
+        reader.stop()
+
+    def _steps(self, reader: MailboxStreamReader) -> Iterator[None]:
         while True:
             if len(self.offsets) == self.committed:
                 if self.committed:
@@ -284,6 +294,29 @@ def test_a_live_query_gets_what_happens_from_its_start_on(client: SyncClient) ->
     assert [each.id for each in client.subscriptions()] == [made.id]
 
 
+def test_a_live_subscription_is_renewed_until_the_query_stops(
+    client: SyncClient, site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_lease, "_RENEWAL_SECONDS", 0.01)
+    first = reader_of(client, filter="n >= 0")
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(9))
+    wait_for_renewals(site, end["subscription"])
+    site.failures["get"] = Unavailable("not now")
+    time.sleep(0.05)
+    site.failures.clear()
+    wait_for_renewals(site, end["subscription"])
+    first.stop()
+    renewed = site.last_number
+    time.sleep(0.05)
+    assert site.last_number == renewed
+    again = reader_of(client, filter="n >= 0")
+    client.publish([{"n": 0}])
+    again.partitions(end, {**end, "offset": 1})  # a batch that Spark repeats
+    wait_for_renewals(site, end["subscription"])
+    again.stop()
+    again.stop()
+
+
 def test_a_live_query_that_was_away_for_too_long_goes_on_and_says_so(
     client: SyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -303,6 +336,7 @@ def test_a_live_query_that_was_away_for_too_long_goes_on_and_says_so(
     strict = reader_of(client, filter="n >= 0", failOnDataLoss="true")
     with pytest.raises(DataLoss, match="may be missing"):
         strict.latestOffset(query.offsets[-1], ReadMaxRows(9))
+    strict.stop()
 
 
 def test_a_site_that_is_busy_is_asked_again(client: SyncClient, site: FakeSite) -> None:
