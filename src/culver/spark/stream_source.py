@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from culver.client import LogTable, SyncClient
-from culver.errors import Conflict, DataLoss, RequestRefused
+from culver.errors import Conflict, DataLoss, RequestRefused, Unavailable
 from culver.messages import GapItem, MailboxPart
 from culver.spark.event_columns import EventColumns
 from culver.spark.live_lease import LIVE_SECONDS, LiveLease, renew
@@ -92,6 +92,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start["subscription"] is None:
             return self._begin_live()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_events_per_batch
+        complete, deadline = -1, 0.0
         while self._target is None or start["offset"] < self._target:
             try:
                 self._keep(start["subscription"])
@@ -107,6 +108,14 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return {**start, "offset": part.end}
             if self._target is None or part.complete >= self._target:
                 break
+            if part.complete > complete:
+                complete, deadline = part.complete, time.monotonic() + self._options.wait_seconds
+            elif time.monotonic() >= deadline:
+                raise Unavailable(
+                    f"{self._options.url} has matched the events up to offset {complete} and no more for "
+                    f"{self._options.wait_seconds:g} s; this query ends at offset {self._target}. See the site's log "
+                    "for why its matching stands still"
+                )
             time.sleep(_WAIT_SECONDS / 10)  # published before the query began, and not matched yet
         return start
 

@@ -171,6 +171,25 @@ def test_a_query_of_what_is_there_now_ends_there(client: SyncClient) -> None:
     assert reader.latestOffset(second, ReadMaxRows(3)) == second
 
 
+def test_a_query_of_what_is_there_now_fails_where_matching_stands_still(
+    client: SyncClient, site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": number} for number in range(5)])
+    reader = reader_of(client, subscription="s", waitSeconds="0")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    frontiers = iter([1, 2, 3])
+
+    def matched(registration: Any, start: int, limit: int) -> Waiting:
+        frontier = next(frontiers, 3)
+        return Waiting([], [], max(start, frontier), frontier, -1)
+
+    monkeypatch.setattr(site.sessions, "waiting", matched)
+    with pytest.raises(Unavailable, match="up to offset 3 and no more for 0 s; this query ends at offset 5"):
+        reader.latestOffset(start, ReadMaxRows(9))
+
+
 def test_a_checkpoint_belongs_to_one_subscription(client: SyncClient) -> None:
     client.create_subscription("n >= 0", id="s")
     reader = reader_of(client, subscription="s")
