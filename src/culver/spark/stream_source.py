@@ -209,14 +209,17 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return client.mailbox(subscription, start, end, limit=_WHOLE_RANGE, part=part)
 
     def _begin_live(self) -> Offset:
-        name, text = f"spark-{uuid.uuid4().hex}", self._options.filter
+        text = self._options.filter
         assert text is not None
+        # Each attempt has an id of its own: one whose answer was lost may have made its subscription, which expires.
         made = self._link.ask(
-            lambda client: client.create_subscription(text, id=name, expires_in_seconds=LIVE_SECONDS)
+            lambda client: client.create_subscription(
+                text, id=f"spark-{uuid.uuid4().hex}", expires_in_seconds=LIVE_SECONDS
+            )
         )
         self.stop()
-        self._lease = LiveLease(self._options.url, name, text)
-        return {"subscription": name, "offset": made.since}
+        self._lease = LiveLease(self._options.url, made.id, text)
+        return {"subscription": made.id, "offset": made.since}
 
     def _keep(self, subscription: str) -> None:
         """Have the subscription of a live query renewed, now and until the reader stops."""

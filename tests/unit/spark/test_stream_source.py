@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 from culver.client import SyncClient
 from culver.delivery import DeliveryGap, Waiting
 from culver.errors import Conflict, DataLoss, NotFound, RequestRefused, StorageCorrupt, Unavailable
+from culver.registry import Registration, SubscriptionSpec
 from culver.spark import live_lease, stream_source
 from culver.spark.site_access import close_clients
 from culver.spark.stream_source import MailboxStreamReader, stream_reader
@@ -311,6 +312,24 @@ def test_a_live_query_gets_what_happens_from_its_start_on(client: SyncClient) ->
     query.run(100)
     assert query.rows == [1, 3, 4]
     assert [each.id for each in client.subscriptions()] == [made.id]
+
+
+def test_a_live_query_begins_though_an_answer_was_lost(
+    client: SyncClient, site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, answers = site.subscriptions.add, iter([Unavailable("the answer was lost")])
+
+    async def added(specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        made = await add(specs)
+        for failure in answers:
+            raise failure
+        return made
+
+    monkeypatch.setattr(site.subscriptions, "add", added)
+    reader = reader_of(client, filter="n >= 0")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(9))
+    reader.stop()
+    assert end["subscription"] in [each.id for each in client.subscriptions()]
 
 
 def test_a_live_subscription_is_renewed_until_the_query_stops(
