@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from culver.errors import InvalidEvent
+from culver.model.formats import parse_event
 from culver.spark.row_events import event_texts, sorted_texts
 from culver.spark.sink import _REQUEST_BYTES, _requests
 
@@ -49,6 +50,12 @@ def test_rows_are_events_without_their_nulls() -> None:
     batch = pa.RecordBatch.from_pylist(rows)
     texts = [json.loads(text) for text in event_texts([batch, batch.slice(1)], None)]
     assert texts == [{"a": 1, "s": {"c": {"d": "x"}}, "l": ["y"]}, {}, {}]
+
+
+def test_list_with_a_null_is_published_and_no_attribute() -> None:
+    [text] = event_texts([pa.RecordBatch.from_pylist([{"l": ["a", None]}])], None)
+    assert text == b'{"l":["a",null]}'
+    assert parse_event(text).value("l") is None
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
