@@ -1,7 +1,8 @@
 """The stream reader as Spark calls it, with crashes at every point: a site in memory, and no Spark."""
 
+import asyncio
 import random
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from culver.spark.stream_source import MailboxStreamReader, stream_reader
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
 from support.site_thread import site_in_thread
+from support.until import until
 
 SCHEMA = StructType().add("offset", LongType()).add("delivery_id", StringType()).add("n", LongType())
 Offset = dict[str, Any]
@@ -61,10 +63,7 @@ def read_part(reader: MailboxStreamReader, part: InputPartition) -> list[int]:
 
 def wait_for_renewals(site: FakeSite, subscription: str) -> None:
     before = site.registrations[subscription].number
-    deadline = time.monotonic() + 10
-    while site.registrations[subscription].number < before + 2:
-        assert time.monotonic() < deadline, "the subscription is not renewed"
-        time.sleep(0.01)
+    asyncio.run(until(lambda: site.registrations[subscription].number >= before + 2))
 
 
 class Query:
@@ -333,20 +332,21 @@ def test_a_live_query_begins_though_an_answer_was_lost(
 
 
 def test_a_live_subscription_is_renewed_until_the_query_stops(
-    client: SyncClient, site: FakeSite, monkeypatch: pytest.MonkeyPatch
+    client: SyncClient,
+    site: FakeSite,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(live_lease, "_RENEWAL_SECONDS", 0.01)
     first = reader_of(client, filter="n >= 0")
     end = first.latestOffset(first.initialOffset(), ReadMaxRows(9))
     wait_for_renewals(site, end["subscription"])
     site.failures["get"] = Unavailable("not now")
-    time.sleep(0.05)
+    asyncio.run(until(lambda: "cannot be renewed now: not now" in caplog.text))
     site.failures.clear()
     wait_for_renewals(site, end["subscription"])
     first.stop()
-    renewed = site.last_number
-    time.sleep(0.05)
-    assert site.last_number == renewed
+    assert "culver-live-lease" not in [thread.name for thread in threading.enumerate()]
     again = reader_of(client, filter="n >= 0")
     client.publish([{"n": 0}])
     again.partitions(end, {**end, "offset": 1})  # a batch that Spark repeats
