@@ -114,14 +114,17 @@ def _publish(
         if rows + len(request) > 1 << _ROW_BITS:
             raise InvalidRequest(f"a partition has more than {1 << _ROW_BITS} rows: use more partitions")
         sequence = (batch << _ROW_BITS) + rows
-        answer = site.ask(
-            lambda client, request=request, sequence=sequence: client.publish_encoded_once(  # type: ignore[misc]
-                request, publisher=name, sequence=sequence
-            )
-        )
+        repeated += _send(site, request, name, sequence)
         rows += len(request)
-        repeated += answer.repeated or 0
     return PublishedRows(rows, repeated)
+
+
+def _send(site: SiteAccess, request: list[bytes], publisher: str, sequence: int) -> int:
+    """How many of these events the site had stored before."""
+    answer = site.ask(
+        lambda client: client.publish_encoded_once(request, publisher=publisher, sequence=sequence)
+    )
+    return answer.repeated or 0
 
 
 def _requests(texts: Iterator[bytes], most: int) -> Iterator[list[bytes]]:
