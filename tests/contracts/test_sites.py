@@ -29,8 +29,10 @@ from culver.errors import (
     TooLarge,
     TooManySubscriptions,
 )
+from culver.log import FollowedLog
 from culver.model.event import Event
 from culver.model.language.parser import parse
+from culver.plugins import open_reader
 from culver.registry import Registration, SubscriptionSpec
 from culver.roles import (
     MOST_SEQUENCE,
@@ -85,7 +87,9 @@ async def remote_site(settings: Settings) -> AsyncIterator[Site]:
             hub = site._parts.hub
             channels = channels_of(settings, hub, site._parts.identity)
             async with channels.running():
-                yield RemoteSite(settings, Share(), [0], there, hub, channels, site._parts.log)
+                # As it was when the gateway process began: nobody here announces what is matched.
+                log = FollowedLog(open_reader(site._parts.log.address), 0)
+                yield RemoteSite(settings, Share(), [0], there, hub, channels, log)
         finally:
             there.close()
             await asyncio.gather(here.lost.wait(), there.lost.wait())

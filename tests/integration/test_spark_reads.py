@@ -37,7 +37,7 @@ def test_spark_reads_a_site_in_every_way(tmp_path: Path) -> None:
     assert found["times"] == 0
     assert "option fliter: there is no such option; did you mean filter?" in found["option"]
     assert "expected an attribute name" in found["filter"]
-    assert "column n has the type DECIMAL(10,2)" in found["type"]
+    assert "column n: an event cannot hold the type DECIMAL(10,2)" in found["type"]
     assert "nobody" in found["subscription"]
     assert "begins at offset 2" in found["from"]
     assert found["live"] == [1000]

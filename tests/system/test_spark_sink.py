@@ -181,6 +181,21 @@ def test_rows_in_another_order_are_refused_unless_they_are_sorted(spark: SparkSe
     assert Counter(event["n"] for event in stored(site)) == Counter(list(range(500)) * 2)
 
 
+def test_rows_in_other_partitions_are_stored_twice_unless_columns_fix_these(
+    spark: SparkSession, site: Service
+) -> None:
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    try:
+        for partitions in (2, 1):
+            rows = numbers(spark, 600, partitions)
+            save(rows, site, publisher="cut")
+            save(rows.repartition(3, "n"), site, publisher="fixed", order="sorted")
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+    once, again = list(range(600)), list(range(300, 600))
+    assert Counter(event["n"] for event in stored(site)) == Counter([*once, *again, *once])
+
+
 def write_files(directory: Path, files: int, rows: int) -> None:
     directory.mkdir()
     for number in range(files):

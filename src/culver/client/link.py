@@ -96,12 +96,13 @@ class Link:
 
     async def ask(self, kind: type[Answer], method: str, path: str, **request: Any) -> Answer:
         """Send one HTTP request, as `http` does, and decode its answer."""
-        _, content = await self.http(method, path, **request)
+        status, content = await self.http(method, path, **request)
         try:
             return msgspec.json.decode(content, type=kind)
         except msgspec.MsgspecError as exc:
             raise ConnectionFailed(
-                f"the answer of {self.address.http} is not a {kind.__name__}; is it a newer or older version?"
+                f"the answer of {self.address.http} is not a {kind.__name__}; is it a newer or older version?",
+                status=status,
             ) from exc
 
     async def http(

@@ -4,8 +4,9 @@
     RemoteSite                                           ServedSite
       subscriptions.add(specs)  --PeerRequest "subscriptions.add", specs-->  subscriptions.add(specs)
 
-The sessions, channels and history of a gateway process are its own; the site answers for the other roles. A new
-method of a role needs nothing here: the one end forwards it by its name, and the other looks it up.
+The sessions, channels and history of a gateway process are its own, though the site tells the history where the log
+ends; the site answers for the other roles. A new method of those needs nothing here: the one end forwards it by its
+name, and the other looks it up.
 """
 
 import asyncio
@@ -16,10 +17,11 @@ from typing import Any, cast
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices, SlicesView
-from culver.delivery import Hub, LogHistory, Share
-from culver.log import CommitReceipt, ReadableLog
+from culver.delivery import HistoryPage, Hub, LogBounds, LogHistory, Share
+from culver.log import CommitReceipt, FollowedLog, ReadableLog
 from culver.messages import OverlayStatus
 from culver.model import Event
+from culver.model.language import Predicate
 from culver.registry import Registration, SubscriptionSpec
 from culver.roles import NumberedPart, PublicationNumbers, Site, SiteChannels, Subscriptions, WideArea
 from culver.site.peer import Peer
@@ -75,6 +77,38 @@ class RemotePublications:
     def _remember(self, events: Sequence[Event], answer: "asyncio.Future[CommitReceipt]") -> None:
         if not answer.cancelled() and answer.exception() is None:
             self._hub.payloads.remember(answer.result().first_offset, [event.payload for event in events])
+
+
+class RemoteHistory(LogHistory):
+    """Reads the log itself, up to where the site says that it ends: this process hears of events only when they are
+    matched."""
+
+    def __init__(self, peer: Peer, log: FollowedLog) -> None:
+        super().__init__(log)
+        self._peer = peer
+        self._followed = log
+
+    async def bounds(self) -> LogBounds:
+        await self._follow()
+        return await super().bounds()
+
+    async def offset_at(self, received_us: int) -> int:
+        await self._follow()
+        return await super().offset_at(received_us)
+
+    async def read(self, start: int, end: int, limit: int, predicate: Predicate | None = None) -> HistoryPage:
+        if end > self._followed.next_offset:
+            await self._follow()
+        return await super().read(start, end, limit, predicate)
+
+    async def pick(self, offsets: Sequence[int]) -> HistoryPage:
+        if offsets and offsets[-1] >= self._followed.next_offset:
+            await self._follow()
+        return await super().pick(offsets)
+
+    async def _follow(self) -> None:
+        bounds: LogBounds = await self._peer.request("history.bounds")
+        self._followed.extend(bounds.next_offset)
 
 
 class RemoteSlices(ForwardedRole):
@@ -137,7 +171,7 @@ class RemoteSite:
         peer: Peer,
         hub: Hub,
         channels: SiteChannels,
-        log: ReadableLog,
+        log: FollowedLog,
     ) -> None:
         self.settings = settings
         self.channels = channels
@@ -147,7 +181,7 @@ class RemoteSite:
         count_pending = partial(peer.request, "sessions.pending")
         self.sessions = HubSessions(hub, share, ports, self.live, count_pending)
         slices, overlay = RemoteSlices("slices", peer), RemoteOverlay("overlay", peer)
-        self.history = LogHistory(log)
+        self.history = RemoteHistory(peer, log)
         self.slices = cast(Slices, slices)
         self.overlay = cast(WideArea, overlay)
         self.observation = RemoteObservation(peer, slices, overlay, log)
@@ -170,6 +204,7 @@ class ServedSite:
         self.publications = site.publications
         self.subscriptions = ServedSubscriptions(site.subscriptions, live, is_gone)
         self.sessions = site.sessions
+        self.history = site.history
         self.slices = site.slices
         self.overlay = site.overlay
         self._observation = site.observation

@@ -20,13 +20,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    ByteType,
     DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
     LongType,
-    ShortType,
     StringType,
     StructField,
     StructType,
@@ -35,12 +30,10 @@ from pyspark.sql.types import (
 
 from culver.client import Include, LogTable
 from culver.errors import InvalidConfiguration
+from culver.spark.attribute_types import INTEGERS, REALS, attributes_of
 
 _OWN = {"offset": LongType(), "delivery_id": StringType(), "received": TimestampType(), "event": StringType()}
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-_REALS = (FloatType, DoubleType)
-_PLAIN = (StringType, BooleanType, TimestampType, *_INTEGERS, *_REALS)
-_SUPPORTED = "STRING, BOOLEAN, whole numbers, FLOAT, DOUBLE, TIMESTAMP, ARRAY<STRING> and STRUCT of these"
+_NEVER_NULL = ("offset", "received", "event")
 _BEYOND = 2.0**63
 
 
@@ -49,14 +42,19 @@ class EventColumns:
 
     def __init__(self, schema: StructType) -> None:
         self._fields: list[StructField] = list(schema.fields)
-        self._schema = to_arrow_schema(schema, timezone="UTC")
         self.attributes: list[str] = []
         for field in self._fields:
+            if field.name not in _NEVER_NULL:
+                _check_nullable(field.name, field)
             own = _OWN.get(field.name)
             if own is None:
-                self.attributes += _attributes(field.name, field.dataType)
+                self.attributes += attributes_of(field.name, field.dataType)
             elif field.dataType != own:
-                raise _wrong(field.name, f"is the source's own and has the type {own.simpleString().upper()}")
+                raise InvalidConfiguration(
+                    f"column {field.name} is the source's own and has the type {own.simpleString().upper()}",
+                    field=field.name,
+                )
+        self._schema = to_arrow_schema(schema, timezone="UTC")
         has_event = any(field.name == "event" for field in self._fields)
         self.include: Include = "attributes" if not has_event else "both" if self.attributes else "event"
 
@@ -84,16 +82,16 @@ class EventColumns:
         return _attribute(events, field.name, field.dataType, self._schema.field(field.name).type)
 
 
-def _attributes(name: str, kind: DataType) -> list[str]:
-    """The attributes that a column is made of."""
-    if isinstance(kind, StructType):
-        if not kind.fields:
-            raise _wrong(name, "is a STRUCT without members")
-        return [each for field in kind.fields for each in _attributes(f"{name}.{field.name}", field.dataType)]
-    is_texts = isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType)
-    if is_texts or isinstance(kind, _PLAIN):
-        return [name]
-    raise _wrong(name, f"has the type {kind.simpleString().upper()}; supported are {_SUPPORTED}")
+def _check_nullable(name: str, field: StructField) -> None:
+    """Spark believes NOT NULL, and answers `IS NULL` without a look at the rows."""
+    if not field.nullable:
+        raise InvalidConfiguration(
+            f"column {name} is NOT NULL, but any event can lack it: leave NOT NULL out, and filter the rows",
+            field=name,
+        )
+    if isinstance(field.dataType, StructType):
+        for member in field.dataType.fields:
+            _check_nullable(f"{name}.{member.name}", member)
 
 
 def _attribute(events: pa.Table, name: str, kind: DataType, target: pa.DataType) -> pa.Array:
@@ -120,9 +118,9 @@ _Convert = Callable[[Any, pa.DataType], pa.Array]
 
 def _conversions(kind: DataType) -> list[tuple[str, _Convert]]:
     """The kinds of values that a column takes, and how. Culver's numbers compare as numbers, whole or not."""
-    if isinstance(kind, _INTEGERS):
+    if isinstance(kind, INTEGERS):
         return [("i", _integers), ("r", _whole_reals)]
-    if isinstance(kind, _REALS):
+    if isinstance(kind, REALS):
         return [("r", _plainly), ("i", _plainly)]
     letter = {StringType: "s", BooleanType: "b", TimestampType: "t", ArrayType: "l"}[type(kind)]
     return [(letter, _plainly)]
@@ -147,7 +145,3 @@ def _whole_reals(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _joined(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _wrong(column: str, what: str) -> InvalidConfiguration:
-    return InvalidConfiguration(f"column {column} {what}", field=column)

@@ -1,10 +1,4 @@
-"""Rows of a DataFrame as events: a column is an attribute, and a null is an absent one.
-
-STRING, BOOLEAN, whole numbers, FLOAT, DOUBLE    the value
-TIMESTAMP                                        a timestamp
-ARRAY<STRING>                                    a list of strings
-STRUCT of these                                  an object, whose members are attributes `column.member`
-"""
+"""Rows of a DataFrame as events: a column is an attribute, and a null is an absent one."""
 
 import heapq
 import struct
@@ -15,28 +9,12 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StringType, StructType
 
 from culver.client import encode_event
 from culver.errors import InvalidConfiguration, InvalidEvent
+from culver.spark.attribute_types import attributes_of
 
-_PLAIN = (
-    StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, TimestampType
-)  # fmt: skip
-_SUPPORTED = "STRING, BOOLEAN, whole numbers, FLOAT, DOUBLE, TIMESTAMP, ARRAY<STRING> and STRUCT of these"
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 _LENGTH = struct.Struct("<I")
 _SORTED_BYTES = 64 * 1024 * 1024
@@ -50,7 +28,7 @@ def check_columns(schema: StructType, json_column: str | None) -> None:
         if not schema.fields:
             raise InvalidConfiguration("the rows have no columns", field="schema")
         for field in schema.fields:
-            _check(field.name, field.dataType)
+            attributes_of(field.name, field.dataType)
         return
     kinds = {field.name: field.dataType for field in schema.fields}
     if not isinstance(kinds.get(json_column), StringType):
@@ -89,20 +67,6 @@ def sorted_texts(texts: Iterable[bytes], most_bytes: int = _SORTED_BYTES) -> Ite
                 files.append(stack.enter_context(_written(sorted(part))))
                 part, size = [], 0
         yield from heapq.merge(sorted(part), *map(_read, files))
-
-
-def _check(name: str, kind: DataType) -> None:
-    if isinstance(kind, StructType) and kind.fields:
-        for field in kind.fields:
-            _check(f"{name}.{field.name}", field.dataType)
-    elif not isinstance(kind, _PLAIN) and not (
-        isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType)
-    ):
-        raise InvalidConfiguration(
-            f"column {name}: an event cannot hold the type {kind.simpleString().upper()}; cast it to one of "
-            f"{_SUPPORTED}",
-            field=name,
-        )
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -12,7 +12,6 @@ or sorted.
 
 import secrets
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -115,23 +114,28 @@ def _publish(
         if rows + len(request) > 1 << _ROW_BITS:
             raise InvalidRequest(f"a partition has more than {1 << _ROW_BITS} rows: use more partitions")
         sequence = (batch << _ROW_BITS) + rows
-        answer = site.ask(
-            lambda client, request=request, sequence=sequence: client.publish_encoded_once(  # type: ignore[misc]
-                request, publisher=name, sequence=sequence
-            )
-        )
+        repeated += _send(site, request, name, sequence)
         rows += len(request)
-        repeated += answer.repeated or 0
     return PublishedRows(rows, repeated)
 
 
+def _send(site: SiteAccess, request: list[bytes], publisher: str, sequence: int) -> int:
+    """How many of these events the site had stored before."""
+    answer = site.ask(
+        lambda client: client.publish_encoded_once(request, publisher=publisher, sequence=sequence)
+    )
+    return answer.repeated or 0
+
+
 def _requests(texts: Iterator[bytes], most: int) -> Iterator[list[bytes]]:
-    """So many events at a time, or fewer where they are large."""
-    while request := list(islice(texts, most)):
-        at = size = 0
-        for end, text in enumerate(request):
-            if size and size + len(text) > _REQUEST_BYTES:
-                yield request[at:end]
-                at, size = end, 0
-            size += len(text)
-        yield request[at:]
+    """So many events at a time, or fewer where they are large. One text is read ahead of a request, never more."""
+    request: list[bytes] = []
+    size = 0
+    for text in texts:
+        if request and (len(request) == most or size + len(text) > _REQUEST_BYTES):
+            yield request
+            request, size = [], 0
+        request.append(text)
+        size += len(text)
+    if request:
+        yield request

@@ -76,7 +76,7 @@ def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions
         order=order,
         json=options.text("json"),
         events_per_request=options.count("eventsPerRequest", 2_000, 10_000),
-        wait_seconds=float(options.count("waitSeconds", 120, 86_400)),
+        wait_seconds=float(options.count("waitSeconds", 120, 86_400, least=0)),
     )
 
 
@@ -110,7 +110,7 @@ def _common(options: "_Given", *, per_partition: int, fail_on_data_loss: bool) -
         "filter": options.text("filter"),
         "events_per_partition": options.count("eventsPerPartition", per_partition, 1_000_000),
         "fail_on_data_loss": options.truth("failOnDataLoss", fail_on_data_loss),
-        "wait_seconds": float(options.count("waitSeconds", 120, 86_400)),
+        "wait_seconds": float(options.count("waitSeconds", 120, 86_400, least=0)),
     }
 
 
@@ -134,12 +134,12 @@ class _Given:
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
 
-    def count(self, name: str, default: int, most: int) -> int:
+    def count(self, name: str, default: int, most: int, least: int = 1) -> int:
         text = self.text(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
-            raise _wrong(name, f"must be a whole number from 1 to {most}, not {text!r}")
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise _wrong(name, f"must be a whole number from {least} to {most}, not {text!r}")
         return int(text)
 
     def truth(self, name: str, default: bool) -> bool:

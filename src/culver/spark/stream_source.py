@@ -9,8 +9,9 @@ before the batch runs, and a batch that runs again has the same bounds. The mail
 are acknowledged, which only `commit` does: Spark calls it when the batch is in its log of commits. So a range can be
 read as often as necessary, in parts, by any worker, and is read for good once.
 
-A filter without a subscription is live: the source makes a temporary subscription and reads that. It expires some
-minutes after the query has ended, and a query that comes back earlier misses nothing.
+A filter without a subscription is live: the source makes a temporary subscription, reads that, and renews it while
+the query is open. It expires some minutes after the query has ended, and a query that comes back earlier misses
+nothing.
 """
 
 import itertools
@@ -27,17 +28,18 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from culver.client import LogTable, SyncClient
-from culver.errors import Conflict, DataLoss, RequestRefused
+from culver.errors import Conflict, DataLoss, RequestRefused, Unavailable
 from culver.messages import GapItem, MailboxPart
 from culver.spark.event_columns import EventColumns
+from culver.spark.live_lease import LIVE_SECONDS, LiveLease, renew
 from culver.spark.site_access import SiteAccess
 from culver.spark.source_options import StreamOptions, stream_options
 
 # So an idle query asks twice a second instead of a hundred times.
 _WAIT_SECONDS = 0.5
-_LIVE_SECONDS = 600.0
-_RENEWAL_SECONDS = 120.0
 _WHOLE_RANGE = 1_000_000
+# The answers by which events are lost: they are acknowledged, or their subscription is no more.
+_GONE = ("gone", "not_found")
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._link = SiteAccess(options.url, options.wait_seconds)
-        self._renewed: float | None = None
+        self._lease: LiveLease | None = None  # beside the driver, of a live query
         self._target: int | None = None  # where a query that reads what is available now ends
 
     # --- beside the driver ---
@@ -90,10 +92,10 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start["subscription"] is None:
             return self._begin_live()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_events_per_batch
+        complete, deadline = -1, 0.0
         while self._target is None or start["offset"] < self._target:
             try:
-                if self._options.subscription is None:
-                    self._renew_live(start)
+                self._keep(start["subscription"])
                 part = self._link.ask(
                     partial(_look, start["subscription"], start["offset"], self._target, most)
                 )
@@ -106,6 +108,14 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return {**start, "offset": part.end}
             if self._target is None or part.complete >= self._target:
                 break
+            if part.complete > complete:
+                complete, deadline = part.complete, time.monotonic() + self._options.wait_seconds
+            elif time.monotonic() >= deadline:
+                raise Unavailable(
+                    f"{self._options.url} has matched the events up to offset {complete} and no more for "
+                    f"{self._options.wait_seconds:g} s; this query ends at offset {self._target}. See the site's log "
+                    "for why its matching stands still"
+                )
             time.sleep(_WAIT_SECONDS / 10)  # published before the query began, and not matched yet
         return start
 
@@ -117,10 +127,11 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at, last = start["offset"], end["offset"]
         while at < last:
             try:
+                self._keep(end["subscription"])
                 part = self._link.ask(partial(self._part, end["subscription"], at, last))
             except RequestRefused as exc:
-                self._lose(_explained(exc, end["subscription"], at), exc)
-                return []
+                at = self._lose_if_gone(exc, end["subscription"], at, last)
+                continue
             bounds = part.bounds
             ranges += [
                 MailboxRange(end["subscription"], low, high)
@@ -136,9 +147,14 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 self._link.ask(lambda client: client.acknowledge(end["subscription"], end["offset"] - 1))
             except RequestRefused as exc:
-                if exc.details.get("status") != 404:
+                if exc.details.get("code") != "not_found":
                     raise
                 logger.warning("the batch is done, but cannot be acknowledged: %s", exc)
+
+    def stop(self) -> None:
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
 
     # --- in the workers ---
 
@@ -152,8 +168,8 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 page = self._link.ask(partial(self._page, partition.subscription, at, partition.end))
             except RequestRefused as exc:
-                self._lose(_explained(exc, partition.subscription, at), exc)
-                return
+                at = self._lose_if_gone(exc, partition.subscription, at, partition.end)
+                continue
             self._report(page.gaps)
             yield page
             at = page.next
@@ -193,36 +209,47 @@ class MailboxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return client.mailbox(subscription, start, end, limit=_WHOLE_RANGE, part=part)
 
     def _begin_live(self) -> Offset:
-        name, text = f"spark-{uuid.uuid4().hex}", self._options.filter
+        text = self._options.filter
         assert text is not None
+        # Each attempt has an id of its own: one whose answer was lost may have made its subscription, which expires.
         made = self._link.ask(
-            lambda client: client.create_subscription(text, id=name, expires_in_seconds=_LIVE_SECONDS)
-        )
-        self._renewed = time.monotonic()
-        return {"subscription": name, "offset": made.since}
-
-    def _renew_live(self, start: Offset) -> None:
-        now, text = time.monotonic(), self._options.filter
-        assert text is not None
-        if self._renewed is None or now - self._renewed > _RENEWAL_SECONDS:
-            self._link.ask(
-                lambda client: client.replace_subscription(
-                    start["subscription"], text, expires_in_seconds=_LIVE_SECONDS
-                )
+            lambda client: client.create_subscription(
+                text, id=f"spark-{uuid.uuid4().hex}", expires_in_seconds=LIVE_SECONDS
             )
-            self._renewed = now
+        )
+        self.stop()
+        self._lease = LiveLease(self._options.url, made.id, text)
+        return {"subscription": made.id, "offset": made.since}
+
+    def _keep(self, subscription: str) -> None:
+        """Have the subscription of a live query renewed, now and until the reader stops."""
+        text = self._options.filter
+        if text is not None and self._lease is None:
+            renew(self._link, subscription, text)
+            self._lease = LiveLease(self._options.url, subscription, text)
 
     def _begin_again(self, start: Offset, exc: RequestRefused) -> Offset:
         """A live subscription has expired while no query read it; anything else is an error."""
-        if self._options.subscription is not None or exc.details.get("status") != 404:
+        code = exc.details.get("code")
+        if code not in _GONE:
+            raise exc
+        if self._options.subscription is not None or code != "not_found":
             raise DataLoss(_explained(exc, start["subscription"], start["offset"])) from exc
         again = self._begin_live()
         self._lose(
-            f"the query was away for longer than {_LIVE_SECONDS:g} s: events from offset {start['offset']} up to "
+            f"the query was away for longer than {LIVE_SECONDS:g} s: events from offset {start['offset']} up to "
             f"{again['offset']} may be missing",
             exc,
         )
         return again
+
+    def _lose_if_gone(self, exc: RequestRefused, subscription: str, start: int, end: int) -> int:
+        """Where to read on. Any other failure is raised: what the site cannot give now is not lost."""
+        if exc.details.get("code") not in _GONE:
+            raise exc
+        self._lose(_explained(exc, subscription, start), exc)
+        following: int = exc.details.get("first_offset", end)
+        return following
 
     def _report(self, gaps: "list[GapItem] | tuple[GapItem, ...]") -> None:
         for gap in gaps:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     TimestampType,
+    VarcharType,
 )
 
 from culver.client import LogTable
@@ -35,6 +36,7 @@ from culver.model.columns import concat, encode
 from culver.model.formats import parse_event
 from culver.model.values import Timestamp
 from culver.spark.event_columns import EventColumns
+from culver.spark.row_events import check_columns
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECEIVED_US = 1_700_000_000_123_456
@@ -177,18 +179,54 @@ def test_only_what_is_needed_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "said"),
+    ("kind", "said"),
     [
-        ("a", DecimalType(10, 2), "DECIMAL"),
-        ("a", ArrayType(LongType()), "ARRAY<BIGINT>"),
-        ("a", MapType(StringType(), StringType()), "MAP"),
-        ("a", StructType(), "without members"),
-        ("offset", IntegerType(), "BIGINT"),
-        ("event", LongType(), "STRING"),
+        (DecimalType(10, 2), "DECIMAL(10,2)"),
+        (ArrayType(LongType()), "ARRAY<BIGINT>"),
+        (MapType(StringType(), StringType()), "MAP<STRING,STRING>"),
+        (VarcharType(5), "VARCHAR(5)"),
+        (StructType(), "STRUCT<>"),
     ],
 )
-def test_a_column_that_cannot_be_read_is_named(name: str, kind: DataType, said: str) -> None:
+def test_type_that_no_event_holds_is_refused_alike_where_it_is_read_and_written(
+    kind: DataType, said: str
+) -> None:
+    wanted = schema(s=schema(a=kind))
+    with pytest.raises(InvalidConfiguration) as read:
+        EventColumns(wanted)
+    with pytest.raises(InvalidConfiguration) as written:
+        check_columns(wanted, None)
+    assert read.value.field == written.value.field == "s.a"
+    assert f"column s.a: an event cannot hold the type {said}; supported are" in read.value.message
+    assert written.value.message == read.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"), [("offset", IntegerType(), "BIGINT"), ("event", LongType(), "STRING")]
+)
+def test_the_source_s_own_column_has_one_type(name: str, kind: DataType, said: str) -> None:
     with pytest.raises(InvalidConfiguration) as caught:
         EventColumns(schema(**{name: kind}))
     assert caught.value.field == name
     assert said in caught.value.message
+
+
+def test_column_that_an_event_can_lack_is_not_declared_otherwise() -> None:
+    inner = StructType().add("b", LongType(), nullable=False)
+    for name, wanted in [
+        ("a", StructType().add("a", LongType(), nullable=False)),
+        ("a", StructType().add("a", schema(b=LongType()), nullable=False)),
+        ("a.b", schema(a=inner)),
+        ("delivery_id", StructType().add("delivery_id", StringType(), nullable=False)),
+    ]:
+        with pytest.raises(InvalidConfiguration, match="NOT NULL") as caught:
+            EventColumns(wanted)
+        assert caught.value.field == name
+
+
+def test_what_every_event_has_may_be_not_null() -> None:
+    wanted = StructType().add("offset", LongType(), nullable=False).add("event", StringType(), nullable=False)
+    wanted.add("tags", ArrayType(StringType(), containsNull=False))
+    assert rows([parse_event(b'{"tags": ["x"]}')], wanted) == [
+        {"offset": 0, "event": '{"tags":["x"]}', "tags": ["x"]}
+    ]

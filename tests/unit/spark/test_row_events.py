@@ -1,12 +1,14 @@
 """Rows as events without Spark: how texts are sorted, and cut into requests."""
 
 import json
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
 from culver.errors import InvalidEvent
+from culver.model.formats import parse_event
 from culver.spark.row_events import event_texts, sorted_texts
 from culver.spark.sink import _REQUEST_BYTES, _requests
 
@@ -26,6 +28,20 @@ def test_requests_are_bounded_in_events_and_bytes(sizes: list[int], most: int) -
         assert len(request) == 1 or sum(map(len, request)) <= _REQUEST_BYTES
 
 
+def test_requests_are_cut_while_rows_are_read() -> None:
+    read = 0
+
+    def texts() -> Iterator[bytes]:
+        nonlocal read
+        for _ in range(30):
+            read += 1
+            yield bytes(_REQUEST_BYTES // 2)
+
+    for number, request in enumerate(_requests(texts(), 30)):
+        assert len(request) == 2
+        assert read <= 2 * number + 3
+
+
 def test_rows_are_events_without_their_nulls() -> None:
     rows = [
         {"a": 1, "s": {"b": None, "c": {"d": "x"}}, "l": ["y"]},
@@ -34,6 +50,12 @@ def test_rows_are_events_without_their_nulls() -> None:
     batch = pa.RecordBatch.from_pylist(rows)
     texts = [json.loads(text) for text in event_texts([batch, batch.slice(1)], None)]
     assert texts == [{"a": 1, "s": {"c": {"d": "x"}}, "l": ["y"]}, {}, {}]
+
+
+def test_list_with_a_null_is_published_and_no_attribute() -> None:
+    [text] = event_texts([pa.RecordBatch.from_pylist([{"l": ["a", None]}])], None)
+    assert text == b'{"l":["a",null]}'
+    assert parse_event(text).value("l") is None
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from culver.errors import InvalidConfiguration
-from culver.spark.source_options import history_options, stream_options
+from culver.spark.source_options import history_options, sink_options, stream_options
 
 URL = "http://127.0.0.1:1"
 
@@ -18,6 +18,11 @@ def test_options_are_read_without_their_case() -> None:
 def test_a_durable_query_fails_where_events_are_missing_and_a_live_one_does_not() -> None:
     assert stream_options({"url": URL, "subscription": "s"}).fail_on_data_loss
     assert not stream_options({"url": URL, "filter": "a > 1"}).fail_on_data_loss
+
+
+def test_a_site_that_is_away_may_be_asked_once() -> None:
+    assert stream_options({"url": URL, "subscription": "s", "waitSeconds": "0"}).wait_seconds == 0
+    assert sink_options({"url": URL, "waitSeconds": "0"}, is_streaming=False).wait_seconds == 0
 
 
 def test_a_range_has_offsets_or_times() -> None:

@@ -1,23 +1,27 @@
 """The stream reader as Spark calls it, with crashes at every point: a site in memory, and no Spark."""
 
+import asyncio
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructType
 
 from culver.client import SyncClient
 from culver.delivery import DeliveryGap, Waiting
-from culver.errors import Conflict, DataLoss, NotFound, RequestRefused
-from culver.spark import stream_source
+from culver.errors import Conflict, DataLoss, NotFound, RequestRefused, StorageCorrupt, Unavailable
+from culver.registry import Registration, SubscriptionSpec
+from culver.spark import live_lease, stream_source
 from culver.spark.site_access import close_clients
 from culver.spark.stream_source import MailboxStreamReader, stream_reader
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
 from support.site_thread import site_in_thread
+from support.until import until
 
 SCHEMA = StructType().add("offset", LongType()).add("delivery_id", StringType()).add("n", LongType())
 Offset = dict[str, Any]
@@ -50,8 +54,16 @@ def rows_of(reader: MailboxStreamReader, start: Offset, end: Offset) -> list[int
     """What a batch reads, its parts in any order."""
     parts = reader.partitions(start, end)
     random.shuffle(parts)
-    batches = [batch for part in parts for batch in reader.read(part)]
-    return sorted(pa.Table.from_batches(batches).column("n").to_pylist()) if batches else []
+    return sorted(row for part in parts for row in read_part(reader, part))
+
+
+def read_part(reader: MailboxStreamReader, part: InputPartition) -> list[int]:
+    return [row for batch in reader.read(part) for row in batch.column("n").to_pylist()]
+
+
+def wait_for_renewals(site: FakeSite, subscription: str) -> None:
+    before = site.registrations[subscription].number
+    asyncio.run(until(lambda: site.registrations[subscription].number >= before + 2))
 
 
 class Query:
@@ -67,11 +79,12 @@ class Query:
 
     def run(self, steps: int) -> None:
         """Start, and crash after so many steps."""
-        for _, _ in zip(range(steps), self._steps(), strict=False):
-            pass
-
-    def _steps(self) -> Iterator[None]:
         reader = reader_of(self._client, **self._options)
+        for _, _ in zip(range(steps), self._steps(reader), strict=False):
+            pass
+        reader.stop()
+
+    def _steps(self, reader: MailboxStreamReader) -> Iterator[None]:
         while True:
             if len(self.offsets) == self.committed:
                 if self.committed:
@@ -158,6 +171,25 @@ def test_a_query_of_what_is_there_now_ends_there(client: SyncClient) -> None:
     assert reader.latestOffset(second, ReadMaxRows(3)) == second
 
 
+def test_a_query_of_what_is_there_now_fails_where_matching_stands_still(
+    client: SyncClient, site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": number} for number in range(5)])
+    reader = reader_of(client, subscription="s", waitSeconds="0")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    frontiers = iter([1, 2, 3])
+
+    def matched(registration: Any, start: int, limit: int) -> Waiting:
+        frontier = next(frontiers, 3)
+        return Waiting([], [], max(start, frontier), frontier, -1)
+
+    monkeypatch.setattr(site.sessions, "waiting", matched)
+    with pytest.raises(Unavailable, match="up to offset 3 and no more for 0 s; this query ends at offset 5"):
+        reader.latestOffset(start, ReadMaxRows(9))
+
+
 def test_a_checkpoint_belongs_to_one_subscription(client: SyncClient) -> None:
     client.create_subscription("n >= 0", id="s")
     reader = reader_of(client, subscription="s")
@@ -187,6 +219,22 @@ def test_acknowledgements_of_somebody_else_fail_the_query(client: SyncClient) ->
     client.acknowledge("s", 2)
     with pytest.raises(DataLoss, match="a subscription belongs to one query"):
         reader.latestOffset(start, ReadMaxRows(3))
+
+
+def test_of_a_range_that_is_partly_acknowledged_the_rest_is_read_where_that_is_wanted(
+    client: SyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": number} for number in range(9)])
+    reader = reader_of(client, subscription="s", failOnDataLoss="false", eventsPerPartition="4")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(9))
+    client.acknowledge("s", 1)
+    assert rows_of(reader, start, end) == list(range(2, 9))
+    parts = reader.partitions(start, end)
+    client.acknowledge("s", 6)
+    assert sorted(row for part in parts for row in read_part(reader, part)) == [7, 8]
+    assert "somebody else has acknowledged" in caplog.text
 
 
 def with_gap(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +277,28 @@ def test_a_gap_is_passed_over_where_that_is_wanted(
     assert "1 events from offset 1 up to 2 are missing" in caplog.text
 
 
+@pytest.mark.parametrize("failure", [Unavailable("not now"), StorageCorrupt("damaged"), RuntimeError()])
+def test_failure_of_the_site_is_not_taken_for_lost_events(
+    client: SyncClient, site: FakeSite, failure: Exception
+) -> None:
+    client.create_subscription("n >= 0", id="s")
+    client.publish([{"n": number} for number in range(5)])
+    reader = reader_of(client, subscription="s", failOnDataLoss="false", waitSeconds="0")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(9))
+    parts = reader.partitions(start, end)
+    site.failures["waiting"] = failure
+    for work in (
+        lambda: reader.latestOffset(end, ReadMaxRows(9)),
+        lambda: reader.partitions(start, end),
+        lambda: list(reader.read(parts[0])),
+    ):
+        with pytest.raises(RequestRefused):
+            work()
+    site.failures["waiting"] = NotFound("ended")
+    assert reader.partitions(start, end) == list(reader.read(parts[0])) == []
+
+
 def test_a_live_query_gets_what_happens_from_its_start_on(client: SyncClient) -> None:
     client.publish([{"n": 0}])
     query = Query(client, filter="n <> 2")
@@ -241,6 +311,48 @@ def test_a_live_query_gets_what_happens_from_its_start_on(client: SyncClient) ->
     query.run(100)
     assert query.rows == [1, 3, 4]
     assert [each.id for each in client.subscriptions()] == [made.id]
+
+
+def test_a_live_query_begins_though_an_answer_was_lost(
+    client: SyncClient, site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, answers = site.subscriptions.add, iter([Unavailable("the answer was lost")])
+
+    async def added(specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        made = await add(specs)
+        for failure in answers:
+            raise failure
+        return made
+
+    monkeypatch.setattr(site.subscriptions, "add", added)
+    reader = reader_of(client, filter="n >= 0")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(9))
+    reader.stop()
+    assert end["subscription"] in [each.id for each in client.subscriptions()]
+
+
+def test_a_live_subscription_is_renewed_until_the_query_stops(
+    client: SyncClient,
+    site: FakeSite,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(live_lease, "_RENEWAL_SECONDS", 0.01)
+    first = reader_of(client, filter="n >= 0")
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(9))
+    wait_for_renewals(site, end["subscription"])
+    site.failures["get"] = Unavailable("not now")
+    asyncio.run(until(lambda: "cannot be renewed now: not now" in caplog.text))
+    site.failures.clear()
+    wait_for_renewals(site, end["subscription"])
+    first.stop()
+    assert "culver-live-lease" not in [thread.name for thread in threading.enumerate()]
+    again = reader_of(client, filter="n >= 0")
+    client.publish([{"n": 0}])
+    again.partitions(end, {**end, "offset": 1})  # a batch that Spark repeats
+    wait_for_renewals(site, end["subscription"])
+    again.stop()
+    again.stop()
 
 
 def test_a_live_query_that_was_away_for_too_long_goes_on_and_says_so(
@@ -262,11 +374,10 @@ def test_a_live_query_that_was_away_for_too_long_goes_on_and_says_so(
     strict = reader_of(client, filter="n >= 0", failOnDataLoss="true")
     with pytest.raises(DataLoss, match="may be missing"):
         strict.latestOffset(query.offsets[-1], ReadMaxRows(9))
+    strict.stop()
 
 
 def test_a_site_that_is_busy_is_asked_again(client: SyncClient, site: FakeSite) -> None:
-    from culver.errors import Unavailable
-
     client.create_subscription("n >= 0", id="s")
     reader = reader_of(client, subscription="s")
     site.failures["waiting"] = Unavailable("not now")
