@@ -210,7 +210,8 @@ class History(Protocol):
         trimmed."""
 
     async def pick(self, offsets: Sequence[int]) -> HistoryPage:
-        """The events at these offsets, ascending. The page may end early. Trimmed ones are among its `lost`."""
+        """The events at these offsets, ascending. The page may end early. Trimmed ones are among its `lost`. Raises
+        StorageError for an offset beyond the end of the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from culver.errors import (
     InvalidFilter,
     InvalidRequest,
     NotFound,
+    StorageError,
     TooLarge,
     TooManySubscriptions,
 )
@@ -549,6 +550,8 @@ def test_history_picks_single_offsets(play: Play) -> None:
         assert (page.offsets.tolist(), page.next, page.lost) == ([0, 3, 4, 9], 10, None)
         assert page.events.column("payload").to_pylist()[1] == b'{"a": 3}'
         assert (await site.history.pick([])).offsets.tolist() == []
+        with pytest.raises(StorageError, match="offset 10"):
+            await site.history.pick([9, 10])
 
     play(scenario)
 

@@ -29,6 +29,7 @@ from culver.errors import (
     Gone,
     InvalidRequest,
     NotFound,
+    StorageError,
     TooManySubscriptions,
     Unavailable,
 )
@@ -372,6 +373,8 @@ class FakeHistory:
         return self._page(found[:limit], end if len(found) <= limit else found[limit - 1] + 1)
 
     async def pick(self, offsets: Sequence[int]) -> HistoryPage:
+        if offsets and offsets[-1] >= len(self._site.events):
+            raise StorageError(f"the log ends before the event at offset {offsets[-1]}")
         return self._page(offsets, offsets[-1] + 1 if offsets else 0)
 
     def _page(self, offsets: Sequence[int], following: int) -> HistoryPage:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.errors import Gone, NotFound, StorageCorrupt
+from culver.errors import Gone, NotFound, StorageCorrupt, StorageError
 from culver.log import ReadableLog
 from culver.model.columns import PAYLOAD, concat
 from culver.model.language import Predicate
@@ -63,6 +63,8 @@ class LogHistory:
         return await asyncio.to_thread(self._read, start, min(end, self._log.next_offset), limit, predicate)
 
     async def pick(self, offsets: Sequence[int]) -> HistoryPage:
+        if offsets and offsets[-1] >= self._log.next_offset:
+            raise StorageError(f"the log ends before the event at offset {offsets[-1]}")
         return await asyncio.to_thread(self._pick, np.array(offsets, np.int64))
 
     def _read(self, start: int, end: int, limit: int, predicate: Predicate | None) -> HistoryPage:
