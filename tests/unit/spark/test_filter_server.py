@@ -1,13 +1,15 @@
 """The driver serves versions and packages of filters over HTTP."""
 
 import http.client
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from culver.errors import Unavailable
-from culver.spark.matching.filter_server import FilterServer
+from culver.spark.matching.filter_server import FilterAddress, FilterServer
 
 
 @pytest.fixture
@@ -30,6 +32,23 @@ def test_a_worker_asks_for_the_version_of_its_batch_and_fetches_it(
 def test_a_package_that_is_gone_is_refused(server: FilterServer, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no longer serves"):
         server.address.fetch("b", tmp_path / "fetched")
+
+
+def test_a_connection_that_breaks_is_not_the_end_of_a_package(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\npack")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = FilterAddress("127.0.0.1", listener.getsockname()[1], "secret")
+        with pytest.raises(Unavailable, match="IncompleteRead"):
+            address.fetch("a", tmp_path / "fetched")
+        thread.join()
 
 
 def test_nobody_reads_filters_without_the_secret(server: FilterServer, tmp_path: Path) -> None:

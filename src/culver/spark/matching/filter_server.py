@@ -12,7 +12,7 @@ import secrets
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -32,28 +32,25 @@ class FilterAddress(NamedTuple):
 
     def version(self, query: str, batch: int) -> str:
         """Ask for the version of a micro-batch. Raises Unavailable."""
-        answer: list[bytes] = []
         parameters = urlencode({"query": query, "batch": batch})
-        self._get(f"version?{parameters}", lambda response: answer.append(response.read()))
-        return answer[0].decode()
+        return b"".join(self._get(f"version?{parameters}")).decode()
 
     def fetch(self, version: str, path: Path) -> None:
-        """Write a package to a path. Raises Unavailable."""
+        """Write a package to a path. Raises Unavailable, and OSError where it cannot be written."""
+        with path.open("wb") as file:
+            file.writelines(self._get(f"package/{version}"))
 
-        def write(response: http.client.HTTPResponse) -> None:
-            with path.open("wb") as file:
-                shutil.copyfileobj(response, file, 1 << 20)
-
-        self._get(f"package/{version}", write)
-
-    def _get(self, what: str, read: Callable[[http.client.HTTPResponse], None]) -> None:
+    def _get(self, what: str) -> Iterator[bytes]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_REQUEST_SECONDS)
         try:
             connection.request("GET", f"/{self.secret}/{what}")
             response = connection.getresponse()
             if response.status != 200:
                 raise Unavailable(f"the driver no longer serves these filters: {response.status}")
-            read(response)
+            while piece := response.read(1 << 20):
+                yield piece
+            if response.length:
+                raise http.client.IncompleteRead(b"", response.length)
         except (OSError, http.client.HTTPException) as exc:
             raise Unavailable(
                 f"the driver does not serve its filters at {self.host}:{self.port} (culver.spark.Filters): {exc}"
