@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from culver import Matcher
-from culver.errors import StorageCorrupt, StorageError
+from culver.errors import NotFound, StorageCorrupt, StorageError
 from culver.spark.matching.filter_package import FilterPackage, OpenMatchers
 
 
@@ -133,3 +133,20 @@ def test_the_file_of_a_package_goes_with_it() -> None:
     assert packed.path.exists()
     del packed
     assert not folder.exists()
+
+
+def test_what_is_checked_is_what_is_sent(tmp_path: Path) -> None:
+    with Matcher() as matcher:
+        matcher.add("a", "x > 1")
+        of_matcher = FilterPackage(matcher)
+        matcher.save(tmp_path / "saved")
+        matcher.add("b", "x > 2")
+        of_path = FilterPackage(tmp_path / "saved")
+        matcher.save(tmp_path / "saved")
+    for packed in (of_matcher, of_path):
+        assert list(packed.matcher) == list(Matcher.open(packed.path)) == ["a"]
+
+
+def test_a_path_without_a_saved_matcher_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=f"there is no file {tmp_path}/missing"):
+        FilterPackage(tmp_path / "missing")

@@ -36,20 +36,23 @@ Fetch = Callable[[Path], object]
 
 
 class FilterPackage:
-    """A matcher, saved to a file of this process, which goes with the last reference to the package. `saved` may name
-    a file that the matcher was opened from, unchanged since: it is copied."""
+    """Filters in a file of this process, which goes with the last reference to the package: those of a matcher at
+    this moment, or of the path of a saved one. `matcher` has what is in the file, whatever becomes of the original.
 
-    def __init__(self, matcher: Matcher, saved: Path | None = None) -> None:
+    Raises as `Matcher.open` and `Matcher.save` do."""
+
+    def __init__(self, filters: Matcher | Path) -> None:
         folder = Path(tempfile.mkdtemp(prefix="culver-package-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.matcher = matcher
         unnamed = folder / "saved"
-        if saved is None:
-            matcher.save(unnamed)
+        if isinstance(filters, Matcher):
+            filters.save(unnamed)
         else:
-            shutil.copyfile(saved, unnamed)
+            Matcher.open(filters).close()  # what is wrong is said of this path
+            shutil.copyfile(filters, unnamed)
         self.digest = _digest_of(unnamed)
         self.path = unnamed.rename(folder / package_name(self.digest))
+        self.matcher = Matcher.open(self.path)
 
 
 def package_name(digest: str) -> str:
