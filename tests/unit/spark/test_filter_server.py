@@ -16,7 +16,9 @@ from culver.spark.matching.filter_server import FilterAddress, FilterServer
 def server(tmp_path: Path) -> Iterator[FilterServer]:
     (tmp_path / "a").write_bytes(b"package a")
     files = {"a": tmp_path / "a"}
-    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch: f"{query}-{batch}", files.get)
+    served = FilterServer(
+        "127.0.0.1", "127.0.0.1", 0, lambda query, batch, use: f"{query}-{batch}-{use}", files.get
+    )
     yield served
     served.close()
 
@@ -24,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[FilterServer]:
 def test_a_worker_asks_for_the_version_of_its_batch_and_fetches_it(
     server: FilterServer, tmp_path: Path
 ) -> None:
-    assert server.address.version("a b&c", 7) == "a b&c-7"
+    assert server.address.version("a b&c", 7, 1) == "a b&c-7-1"
     server.address.fetch("a", tmp_path / "fetched")
     assert (tmp_path / "fetched").read_bytes() == b"package a"
 
@@ -54,7 +56,7 @@ def test_a_connection_that_breaks_is_not_the_end_of_a_package(tmp_path: Path) ->
 def test_nobody_reads_filters_without_the_secret(server: FilterServer, tmp_path: Path) -> None:
     stranger = server.address._replace(secret="guessed")
     with pytest.raises(Unavailable):
-        stranger.version("query", 7)
+        stranger.version("query", 7, 1)
     connection = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=5)
     connection.request("GET", "/../../etc/passwd")
     assert connection.getresponse().status == 404
@@ -62,7 +64,7 @@ def test_nobody_reads_filters_without_the_secret(server: FilterServer, tmp_path:
 
 
 def test_a_server_that_was_closed_is_named(tmp_path: Path) -> None:
-    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch: "a", lambda version: None)
+    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch, use: "a", lambda version: None)
     served.close()
     with pytest.raises(Unavailable, match=r"does not serve its filters at 127\.0\.0\.1"):
-        served.address.version("query", 7)
+        served.address.version("query", 7, 1)

@@ -1,7 +1,7 @@
 """Serves replaceable filters to the workers of streaming queries, from the driver's process, over HTTP.
 
-    GET /version?query=QUERY&batch=7      the version for a micro-batch: its digest
-    GET /package/DIGEST                   the package
+    GET /version?query=QUERY&batch=7&use=1    the version for a micro-batch: its digest
+    GET /package/DIGEST                       the package
 
 A worker asks for the version at the beginning of each task (about a millisecond), and for a package once on each
 machine. The address holds a secret, because whoever may reach the port could read the filters otherwise.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from culver.errors import Unavailable
 
@@ -30,9 +30,9 @@ class FilterAddress(NamedTuple):
     port: int
     secret: str
 
-    def version(self, query: str, batch: int) -> str:
-        """Ask for the version of a micro-batch. Raises Unavailable."""
-        parameters = urlencode({"query": query, "batch": batch})
+    def version(self, query: str, batch: int, use: int) -> str:
+        """Ask for the version of a micro-batch; `use` is the number that `Filters.serve` gave. Raises Unavailable."""
+        parameters = urlencode({"query": query, "batch": batch, "use": use})
         return b"".join(self._get(f"version?{parameters}")).decode()
 
     def fetch(self, version: str, path: Path) -> None:
@@ -68,7 +68,7 @@ class FilterServer:
         bind: str,
         host: str,
         port: int,
-        choose: Callable[[str, int], str],
+        choose: Callable[[str, int, int], str],
         package: Callable[[str], Path | None],
     ) -> None:
         secret = secrets.token_urlsafe(24)
@@ -80,8 +80,9 @@ class FilterServer:
                 url = urlsplit(self.path)
                 match url.path.split("/"):
                     case ["", given, "version"] if secrets.compare_digest(given, secret):
-                        query = parse_qs(url.query)
-                        self._answer(choose(query["query"][0], int(query["batch"][0])).encode())
+                        asked = dict(parse_qsl(url.query))
+                        version = choose(asked["query"], int(asked["batch"]), int(asked["use"]))
+                        self._answer(version.encode())
                     case ["", given, "package", version] if secrets.compare_digest(given, secret):
                         self._send(package(version))
                     case _:

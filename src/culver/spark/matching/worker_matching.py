@@ -40,6 +40,7 @@ class ServedFilters(NamedTuple):
     """Filters that are replaced while the query runs. All tasks of a micro-batch get the same version."""
 
     address: FilterAddress
+    use: int
 
     def matcher(self) -> Matcher:
         context = TaskContext.get()
@@ -47,7 +48,7 @@ class ServedFilters(NamedTuple):
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
             raise Unavailable("filters that can be replaced need a streaming query in micro-batches")
-        digest = self.address.version(query, int(batch))
+        digest = self.address.version(query, int(batch), self.use)
         return _open_matchers.get(digest, lambda path: self.address.fetch(digest, path))
 
 
