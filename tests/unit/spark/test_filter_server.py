@@ -68,3 +68,27 @@ def test_a_server_that_was_closed_is_named(tmp_path: Path) -> None:
     served.close()
     with pytest.raises(Unavailable, match=r"does not serve its filters at 127\.0\.0\.1"):
         served.address.version("query", 7, 1)
+
+
+def test_an_error_of_a_request_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def choose(query: str, batch: int, use: int) -> str:
+        raise ValueError("no version")
+
+    served = FilterServer("127.0.0.1", "127.0.0.1", 0, choose, lambda version: None)
+    with pytest.raises(Unavailable, match="does not serve its filters"):
+        served.address.version("query", 7, 1)
+    served.close()
+    (record,) = caplog.records
+    assert "a request of a worker at ('127.0.0.1'," in record.getMessage()
+    assert "no version" in caplog.text
+    assert capsys.readouterr().err == ""
+
+
+def test_a_server_asks_for_no_name_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getfqdn(name: str = "") -> str:
+        raise AssertionError("DNS may take long")
+
+    monkeypatch.setattr(socket, "getfqdn", getfqdn)
+    FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch, use: "a", lambda version: None).close()

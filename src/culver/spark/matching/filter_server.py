@@ -8,12 +8,15 @@ machine. The address holds a secret, because whoever may reach the port could re
 """
 
 import http.client
+import logging
 import secrets
 import shutil
 import socket
+import socketserver
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -21,6 +24,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from culver.errors import Unavailable
 
 _REQUEST_SECONDS = 30.0
+
+_logger = logging.getLogger(__name__)
 
 
 class FilterAddress(NamedTuple):
@@ -107,9 +112,20 @@ class FilterServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """A request for every task is nothing to tell."""
 
-        class Server(ThreadingHTTPServer):
+        # Not an HTTPServer, which asks DNS for a name of the address that nobody needs.
+        class Server(socketserver.ThreadingTCPServer):
             address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+            allow_reuse_address = True
+            daemon_threads = True
             request_queue_size = 256  # all tasks of a batch ask at once
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """Called where the exception is handled. The task sees a connection that ends, and is run again."""
+                exc = sys.exception()
+                if isinstance(exc, OSError):
+                    _logger.info("the connection of a worker at %s ended: %s", client_address, exc)
+                else:
+                    _logger.exception("a request of a worker at %s failed", client_address)
 
         self._server = Server((bind, port), Handler)
         self.address = FilterAddress(host, self._server.server_address[1], secret)
