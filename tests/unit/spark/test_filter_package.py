@@ -20,6 +20,7 @@ from culver.spark.matching.filter_package import FilterPackage, OpenMatchers
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory where this machine keeps its packages."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     return tmp_path / f"culver-filters-{os.getuid()}"
 
 
@@ -150,3 +151,14 @@ def test_what_is_checked_is_what_is_sent(tmp_path: Path) -> None:
 def test_a_path_without_a_saved_matcher_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=f"there is no file {tmp_path}/missing"):
         FilterPackage(tmp_path / "missing")
+
+
+def test_packages_are_kept_where_spark_keeps_its_blocks(
+    machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local/blockmgr-1,/other/blockmgr-2")
+    (tmp_path / "local").mkdir()
+    packed = package("x > 1")
+    OpenMatchers().get(packed.digest, partial(shutil.copyfile, packed.path))
+    assert (tmp_path / "local" / machine.name / packed.digest).exists()
+    assert not machine.exists()

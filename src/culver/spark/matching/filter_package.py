@@ -1,12 +1,13 @@
 """A saved matcher on its way to the machines that match.
 
     driver's process                           every machine
-      Matcher.save                               /tmp/culver-filters-UID/      0700
+      Matcher.save                               SPARK/culver-filters-UID/    0700
         culver-DIGEST.filters  ---- Spark, ---->   lock
                                     or HTTP        DIGEST        memory-mapped by all workers
                                                    DIGEST
 
-The digest is that of the file, so it never changes and is written to a machine once, however many workers, executors
+SPARK is where Spark keeps the blocks of the executor: `spark.local.dir`, or a directory of the application. The
+digest is that of the file, so it never changes and is written to a machine once, however many workers, executors
 and jobs use it. Each package has a byte of the lock: a worker holds that byte while it writes the package, so that
 others wait for this package only. Then it removes the files that were not opened for longest. A worker that has
 opened a file keeps it when its name is removed.
@@ -127,7 +128,11 @@ def _remove_oldest(directory: Path) -> None:
 
 
 def _machine_directory() -> Path:
-    directory = Path(tempfile.gettempdir()) / f"culver-filters-{os.getuid()}"
+    blocks = Path(
+        os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    )  # of which Spark tells its workers
+    local = blocks.parent if blocks.name.startswith("blockmgr-") else Path(tempfile.gettempdir())
+    directory = local / f"culver-filters-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if directory.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o077:
