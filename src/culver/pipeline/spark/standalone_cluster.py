@@ -329,10 +329,6 @@ def _stop(process: ProcessRecord) -> bool:
 def _usable(host: str, port: int) -> int:
     """The port, or any free one for 0. Raises InvalidConfiguration where this machine does not have the address, and
     Conflict where another process listens there."""
-    if host in ("", "0.0.0.0"):
-        raise InvalidConfiguration(
-            "give the host by which other machines reach this one, not every address", field="host"
-        )
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -350,8 +346,12 @@ def _usable(host: str, port: int) -> int:
             raise Conflict(
                 f"port {port} of {host} is taken ({exc.strerror}); give another, or 0 for any free one"
             ) from exc
-        found: int = probe.getsockname()[1]
-        return found
+        address, found = probe.getsockname()
+        if address == "0.0.0.0":  # which has several names, such as 0
+            raise InvalidConfiguration(
+                "give the host by which other machines reach this one, not every address", field="host"
+            )
+        return int(found)
 
 
 def _scala_version(home: Path) -> str:

@@ -79,6 +79,7 @@ def up(cluster: StandaloneCluster, host: str, port: int) -> ClusterState:
         ("nobody.invalid", "'nobody.invalid' has no IPv4 address"),
     ],
 )
+        ("0", "not every address"),
 def test_address_that_this_machine_does_not_have_is_refused(tmp_path: Path, host: str, message: str) -> None:
     cluster = StandaloneCluster(tmp_path / "cluster")
     with pytest.raises(InvalidConfiguration, match=message) as caught:
