@@ -3,7 +3,7 @@
     its directory
       cluster.json     the master's address and the processes of this machine; there while they are up
       master.log, worker-1.log, ...
-      work             what executors write
+      work/worker-1 .. what executors write: each Worker clears its own from time to time
       recovery         the Master's state: after a restart it knows its applications and Workers again
 
 Each process listens on one address, which is the loopback address unless another one is given.
@@ -240,7 +240,6 @@ class StandaloneCluster:
     def _make_directory(self) -> None:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self._directory / "work").mkdir(exist_ok=True)
         except OSError as exc:
             raise InvalidConfiguration(f"cannot use {self._directory}: {exc.strerror}") from exc
 
@@ -267,7 +266,7 @@ class StandaloneCluster:
             )
         share = state.shares[role]
         arguments += ["--cores", str(share.cores), "--memory", share.memory]
-        arguments += ["--work-dir", str(self._directory / "work"), state.master_url]
+        arguments += ["--work-dir", str(self._directory / "work" / role), state.master_url]
         return java.command("org.apache.spark.deploy.worker.Worker", arguments, (*_OPTIONS, *_WORKER_OPTIONS))
 
     def _add_worker(self, state: ClusterState, role: str, share: WorkerShare) -> ClusterState:
