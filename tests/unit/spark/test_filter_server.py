@@ -86,6 +86,16 @@ def test_an_error_of_a_request_is_logged(
     assert capsys.readouterr().err == ""
 
 
+def test_a_package_that_the_driver_has_lost_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = FilterServer("127.0.0.1", "127.0.0.1", 0, lambda query, batch, use: "a", tmp_path.joinpath)
+    with pytest.raises(Unavailable, match="does not serve its filters"):
+        served.address.fetch("lost", tmp_path / "fetched")
+    served.close()
+    assert f"No such file or directory: '{tmp_path}/lost'" in caplog.text
+
+
 def test_a_server_asks_for_no_name_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def getfqdn(name: str = "") -> str:
         raise AssertionError("DNS may take long")

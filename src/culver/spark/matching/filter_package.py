@@ -128,9 +128,8 @@ def _remove_oldest(directory: Path) -> None:
 
 
 def _machine_directory() -> Path:
-    blocks = Path(
-        os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
-    )  # of which Spark tells its workers
+    # Spark tells its workers where the executor has its blocks.
+    blocks = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
     local = blocks.parent if blocks.name.startswith("blockmgr-") else Path(tempfile.gettempdir())
     directory = local / f"culver-filters-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -142,6 +141,7 @@ def _machine_directory() -> Path:
 
 @contextlib.contextmanager
 def _locked(directory: Path, digest: str) -> Iterator[None]:
+    """Keep other processes out. Threads of one would not wait for each other, but a worker has only one."""
     with (directory / _LOCK).open("wb") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX, 1, int(digest[:_LOCK_DIGITS], 16))
         yield  # closing the file ends the lock

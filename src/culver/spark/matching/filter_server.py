@@ -122,7 +122,7 @@ class FilterServer:
             def handle_error(self, request: object, client_address: object) -> None:
                 """Called where the exception is handled. The task sees a connection that ends, and is run again."""
                 exc = sys.exception()
-                if isinstance(exc, OSError):
+                if isinstance(exc, ConnectionError | TimeoutError):
                     _logger.info("the connection of a worker at %s ended: %s", client_address, exc)
                 else:
                     _logger.exception("a request of a worker at %s failed", client_address)
