@@ -147,6 +147,23 @@ def test_timestamps_without_a_zone_are_those_of_the_session(spark: SparkSession)
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+def test_timestamps_without_a_zone_need_one_that_arrow_knows(spark: SparkSession) -> None:
+    events = spark.sql("SELECT 0 row, TIMESTAMP_NTZ '2026-01-01 01:00:00' at")
+    spark.conf.set("spark.sql.session.timeZone", "GMT+2")
+    try:
+        with pytest.raises(InvalidRequest, match=r"'at' .* the session's time zone is GMT\+2: set"):
+            culver_spark.match(events, {"a": "at IS NULL"}, strict=False)
+        assert lists(culver_spark.match(events, {"a": "row = 0"})) == [["a"]]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_column_of_nulls_is_absent_in_every_row(spark: SparkSession) -> None:
+    events = spark.sql("SELECT 0 row, NULL price, named_struct('id', NULL) order")
+    filters = {"a": "price > 20", "b": "price IS NULL", "c": "order.id = 'x' OR data.price IS NULL"}
+    assert lists(culver_spark.match(events, filters)) == [["b", "c"]]
+
+
 @pytest.mark.slow(seconds=3)
 def test_filters_are_replaced_between_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
     inbox = tmp_path / "events"
@@ -175,6 +192,7 @@ def test_filters_are_replaced_between_micro_batches(spark: SparkSession, tmp_pat
             assert lists(spark.table("replaced")) == wanted
         finally:
             query.stop()
+        filters.replace({"third": "prise >= 2"})
     with pytest.raises(Unavailable, match="closed"):
         filters.replace({})
     with pytest.raises(Unavailable, match="closed"):
@@ -215,6 +233,11 @@ REFUSED: list[tuple[dict[str, Any], type[CulverError], str]] = [
         {"filters": {"a": "symbol + 1 > 2"}},
         InvalidFilter,
         "'symbol' holds a string, and is compared with a number",
+    ),
+    (
+        {"filters": {"a": "order IS NULL"}},
+        InvalidFilter,
+        "filter 'a': the column 'order' is a struct; name one of its fields: id, tags",
     ),
     ({"filters": {"a": "raw IS NULL"}}, InvalidEvent, "column 'raw' has the type binary"),
     ({"ids": "Price"}, InvalidRequest, "the events have a column 'price' already"),

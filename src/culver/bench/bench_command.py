@@ -426,16 +426,16 @@ def dataframe(
     from culver.bench.dataframe.dataframe_bench import run
     from culver.bench.workloads import named
 
-    names = ("match", "exploded", "spark-join", "polars", "duckdb", "matcher", "dictionary")
-    chosen = systems or (*names, "site")
+    chosen = systems or (*plans.CONTESTANTS, "site")
+    matching = [system for system in plans.CONTESTANTS if system in chosen]
     comparisons = [
         (named(name), count)
-        for name in dict.fromkeys(workloads or plans.SIZES if {*chosen} & {*names} else ())
+        for name in dict.fromkeys(workloads or plans.SIZES if matching else ())
         for count in ((subscriptions or 1_000,) if subscriptions or quick else plans.SIZES[name])
     ]
     plan = plans.DataframePlan(
         comparisons=comparisons,
-        systems=[system for name, system in zip(names, plans.SYSTEMS, strict=True) if name in chosen],
+        systems=matching,
         rounds=rounds or (1 if quick else 3),
         seconds=0.1 if quick else 2.0,
         most_events=20_000 if quick else 1_000_000,

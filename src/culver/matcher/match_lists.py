@@ -28,7 +28,14 @@ def in_order(matches: Matches) -> Matches:
 
 def split(matches: Matches, ids: pa.Array) -> Iterator[Matches]:
     """Parts whose ids take less than 2^31 bytes."""
-    longest = pc.max(pc.binary_length(ids)).as_py() or 0
+    # A row has each id once at most. Looking for the longest id takes longer than to match an event.
+    if (len(matches.offsets) - 1) * ids.nbytes < _MOST_BYTES:
+        yield matches
+    else:
+        yield from _halves(matches, pc.max(pc.binary_length(ids)).as_py() or 0)
+
+
+def _halves(matches: Matches, longest: int) -> Iterator[Matches]:
     rows = len(matches.offsets) - 1
     if len(matches.numbers) * longest < _MOST_BYTES or rows == 1:
         yield matches
@@ -36,7 +43,7 @@ def split(matches: Matches, ids: pa.Array) -> Iterator[Matches]:
     for begin, end in ((0, rows // 2), (rows // 2, rows)):
         offsets = matches.offsets[begin : end + 1]
         part = Matches(offsets - offsets[0], matches.numbers[offsets[0] : offsets[-1]])
-        yield from split(part, ids)
+        yield from _halves(part, longest)
 
 
 def lists_of(matches: Matches, ids: pa.Array) -> pa.Array:

@@ -24,7 +24,15 @@ def test_versions_are_in_use_until_no_batch_may_ask_for_them() -> None:
     assert versions.in_use() == {"c"}
 
 
-def test_queries_that_ended_are_forgotten() -> None:
+def test_a_query_that_has_ended_uses_no_version() -> None:
+    versions = FilterVersions("a")
+    versions.choose("query", 0)
+    versions.replace("b")
+    versions.forget("query")
+    assert versions.in_use() == {"b"}
+
+
+def test_old_queries_are_forgotten_where_there_are_many() -> None:
     versions = FilterVersions("a")
     versions.choose("first", 0)
     versions.replace("b")

@@ -13,30 +13,21 @@ import pyarrow.parquet as pq
 from culver import Matcher
 from culver.bench.bench_frame import BenchmarkFailed, Record, Tell, rounded
 from culver.bench.dataframe import site_frames
-from culver.bench.dataframe.dataframe_plan import PROBE, SYSTEMS, DataframePlan, MatchingRate, Task
+from culver.bench.dataframe.dataframe_plan import (
+    BARE,
+    CONTESTANTS,
+    JOIN,
+    PROBE,
+    DataframeContestant,
+    DataframePlan,
+    MatchingRate,
+    Task,
+)
 from culver.bench.dataframe.event_files import event_table, write_parts
 from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, Form, draw
 from culver.bench.workloads import Workload, named
 
 _SEED = 1
-_ROOM = "culver.bench.dataframe"
-# Named, not imported: a contestant's process loads only its own libraries.
-_CONTESTANTS = dict(
-    zip(
-        SYSTEMS,
-        (
-            f"{_ROOM}.spark_frames:match_lists",
-            f"{_ROOM}.spark_frames:match_exploded",
-            f"{_ROOM}.spark_frames:join",
-            f"{_ROOM}.table_joins:polars_join",
-            f"{_ROOM}.table_joins:duckdb_join",
-            f"{_ROOM}.bare_matchers:arrow_batches",
-            f"{_ROOM}.bare_matchers:dictionaries",
-        ),
-        strict=True,
-    )
-)
-_JOIN, _BARE = "Spark SQL join", "culver.Matcher, Arrow"
 
 
 def run(plan: DataframePlan, tell: Tell) -> list[Record]:
@@ -48,10 +39,10 @@ def run(plan: DataframePlan, tell: Tell) -> list[Record]:
             tell(f"{workload.name} with {count:,} filters is prepared")
             found: dict[str, MatchingRate] = {}
             for system in plan.systems:
-                measured = _measured(system, task, plan.limit_seconds, tell)
+                measured = _measured(CONTESTANTS[system], task, plan.limit_seconds, tell)
                 if measured is not None:
                     found[system] = measured
-                    tell(f"{system}: {measured.events_per_second:,.0f} events/s")
+                    tell(f"{CONTESTANTS[system].title}: {measured.events_per_second:,.0f} events/s")
         pairs = {system: each.pairs for system, each in found.items()}
         if len(set(pairs.values())) > 1:
             raise BenchmarkFailed(f"they find different pairs: {pairs}")
@@ -70,12 +61,12 @@ def _records(
         yield {
             "workload": workload,
             "filters": count,
-            "system": system,
+            "system": CONTESTANTS[system].title,
             "events_per_second": rounded(measured.events_per_second, 4) if measured else None,
             "us_per_event": rounded(1e6 / measured.events_per_second, 4) if measured else None,
             "matches_per_event": rounded(measured.pairs / PROBE, 4) if measured else None,
-            "times_the_join": _ratio(measured, found.get(_JOIN)),
-            "times_the_bare_matcher": _ratio(measured, found.get(_BARE)),
+            "times_the_join": _ratio(measured, found.get(JOIN)),
+            "times_the_bare_matcher": _ratio(measured, found.get(BARE)),
         }
 
 
@@ -85,35 +76,37 @@ def _ratio(one: MatchingRate | None, other: MatchingRate | None) -> float | None
     return rounded(one.events_per_second / other.events_per_second, 3)
 
 
-def _measured(system: str, task: Task, limit_seconds: float, tell: Tell) -> MatchingRate | None:
+def _measured(
+    contestant: DataframeContestant, task: Task, limit_seconds: float, tell: Tell
+) -> MatchingRate | None:
     """What a contestant measures in a process of its own; None if it is not installed or has not finished."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(_CONTESTANTS[system], task, theirs))
+    process = context.Process(target=_run, args=(contestant.function, task, theirs))
     process.start()
     theirs.close()
     try:
         if not ours.poll(limit_seconds):
-            tell(f"{system} is left out: it had not finished after {limit_seconds:.0f} s")
+            tell(f"{contestant.title} is left out: it had not finished after {limit_seconds:.0f} s")
             return None
         found = ours.recv()
     except EOFError:
-        raise BenchmarkFailed(f"the process that measures {system} died") from None
+        raise BenchmarkFailed(f"the process that measures {contestant.title} died") from None
     finally:
         process.kill()
         process.join()
         ours.close()
     if isinstance(found, ModuleNotFoundError):
-        tell(f"{system} is left out: {found.name} is not installed (pip install 'culver[bench]')")
+        tell(f"{contestant.title} is left out: {found.name} is not installed (pip install 'culver[bench]')")
         return None
     if isinstance(found, BaseException):
-        raise BenchmarkFailed(f"{system}: {found}") from found
+        raise BenchmarkFailed(f"{contestant.title}: {found}") from found
     assert isinstance(found, MatchingRate)
     return found
 
 
-def _run(contestant: str, task: Task, answer: Connection) -> None:
-    module, _, name = contestant.partition(":")
+def _run(function: str, task: Task, answer: Connection) -> None:
+    module, _, name = function.partition(":")
     try:
         answer.send(getattr(importlib.import_module(module), name)(task))
     except ModuleNotFoundError as exc:

@@ -3,18 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from culver.bench.workloads import Workload
 
-SYSTEMS = (
-    "culver.spark.match",
-    "culver.spark.match, exploded",
-    "Spark SQL join",
-    "Polars join",
-    "DuckDB join",
-    "culver.Matcher, Arrow",
-    "culver.Matcher, dictionary",
-)
+JOIN, BARE = "spark-join", "matcher"  # with which the others are compared
+_ROOM = "culver.bench.dataframe"
+
+
+class DataframeContestant(NamedTuple):
+    """The function is named, not imported: a contestant's process loads only its own libraries."""
+
+    title: str
+    function: str
+
+
+CONTESTANTS = {
+    "match": DataframeContestant("culver.spark.match", f"{_ROOM}.spark_frames:match_lists"),
+    "exploded": DataframeContestant("culver.spark.match, exploded", f"{_ROOM}.spark_frames:match_exploded"),
+    JOIN: DataframeContestant("Spark SQL join", f"{_ROOM}.spark_frames:join"),
+    "polars": DataframeContestant("Polars join", f"{_ROOM}.table_joins:polars_join"),
+    "duckdb": DataframeContestant("DuckDB join", f"{_ROOM}.table_joins:duckdb_join"),
+    BARE: DataframeContestant("culver.Matcher, Arrow", f"{_ROOM}.bare_matchers:arrow_batches"),
+    "dictionary": DataframeContestant("culver.Matcher, dictionary", f"{_ROOM}.bare_matchers:dictionaries"),
+}
 SIZES = {"W1": (40_000,), "W2": (100_000, 1_000_000)}
 PROBE = 2_048
 """The first events, on which all contestants must find as many pairs."""
@@ -26,7 +38,7 @@ class DataframePlan:
     out if it has not finished after `limit_seconds`."""
 
     comparisons: Sequence[tuple[Workload, int]]
-    systems: Sequence[str] = SYSTEMS
+    systems: Sequence[str] = tuple(CONTESTANTS)
     rounds: int = 3
     seconds: float = 2.0
     limit_seconds: float = 90.0

@@ -24,8 +24,12 @@ from culver.bench.workloads import Workload
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SYSTEMS = ("Parquet, written", "culver sink", "Parquet, read", "culver source, log", "culver source, mailbox")
-_WRITTEN, _SINK, _READ, _LOG, _MAILBOX = SYSTEMS
+_WRITTEN = "Parquet, written"
+_SINK = "culver sink"
+_READ = "Parquet, read"
+_LOG = "culver source, log"
+_MAILBOX = "culver source, mailbox"
+SYSTEMS = (_WRITTEN, _SINK, _READ, _LOG, _MAILBOX)
 _SEED = 1
 _LIMIT_SECONDS = 60.0
 

@@ -151,7 +151,7 @@ def down(directory: Path) -> None:
     if found.state() is None:
         click.echo(f"No cluster is up in {directory}.")
         return
-    stopped = found.down()
+    stopped = found.down(lambda text: click.echo(text, err=True))
     for process in stopped:
         click.echo(f"stopped {process.role} (process {process.pid})")
     if not stopped:

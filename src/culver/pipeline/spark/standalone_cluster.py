@@ -3,7 +3,7 @@
     its directory
       cluster.json     the master's address and the processes of this machine; there while they are up
       master.log, worker-1.log, ...
-      work             what executors write
+      work/worker-1 .. what executors write: each Worker clears its own from time to time
       recovery         the Master's state: after a restart it knows its applications and Workers again
 
 Each process listens on one address, which is the loopback address unless another one is given.
@@ -11,6 +11,7 @@ Each process listens on one address, which is the loopback address unless anothe
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import select
@@ -18,7 +19,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -130,7 +131,7 @@ class ClusterState:
 
 
 class StandaloneCluster:
-    """The cluster of one directory. Only one command at a time may use it."""
+    """The cluster of one directory. Commands that change it wait for one another, and say so."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
@@ -151,7 +152,7 @@ class StandaloneCluster:
         if state.machine != socket.gethostname():
             raise Conflict(
                 f"the processes in {self._path} are those of the machine {state.machine}: go there, or give another "
-                "directory here"
+                "directory here; if the directory is a copy, remove that file"
             )
         return state
 
@@ -170,27 +171,26 @@ class StandaloneCluster:
 
         Raises Conflict if it is up already or the port is taken, InvalidConfiguration without Java or for an address
         that this machine does not have, Unavailable if a process does not start."""
-        found = self.state()
-        if found is not None and found.running:
-            raise Conflict(f"a cluster is up already: {found.master_url}; `culver cluster down` stops it")
+        self._check_down()
         java.find_java()
         port = _usable(host, port)
-        self._make_directory()
-        state = ClusterState(f"spark://{host}:{port}", ())
-        shutil.rmtree(self._recovery, ignore_errors=True)
-        try:
-            progress("starting the Master")
-            state = self._start(state, "master")
-            self._wait_for(state.processes[-1])
-            if workers:
-                progress(f"starting {counted(workers, 'Worker')}")
-            for number in range(1, workers + 1):
-                state = self._add_worker(state, f"worker-{number}", WorkerShare(cores, memory, host))
-            for process in state.processes[1:]:
-                self._wait_for(process)
-        except BaseException:
-            self.down()
-            raise
+        with self._alone(progress):
+            self._check_down()  # another command may have been first
+            state = ClusterState(f"spark://{host}:{port}", ())
+            shutil.rmtree(self._recovery, ignore_errors=True)
+            try:
+                progress("starting the Master")
+                state = self._start(state, "master")
+                self._wait_for(state.processes[-1])
+                if workers:
+                    progress(f"starting {counted(workers, 'Worker')}")
+                for number in range(1, workers + 1):
+                    state = self._add_worker(state, f"worker-{number}", WorkerShare(cores, memory, host))
+                for process in state.processes[1:]:
+                    self._wait_for(process)
+            except BaseException:
+                self._stop_all()
+                raise
         return state
 
     def join(
@@ -212,45 +212,78 @@ class StandaloneCluster:
             raise InvalidConfiguration(
                 f"{master_url!r} is not a Master of Spark that Workers can join; it is spark://HOST:PORT"
             )
-        found = self.state()
-        if found is None or not found.running:
-            found = ClusterState(master_url, ())
-        elif found.master_url != master_url:
-            raise Conflict(
-                f"{self._directory} has processes of {found.master_url}; give another directory, or stop them with "
-                "`culver cluster down`"
-            )
+        self._joined(master_url)
         java.find_java()
         if (trouble := trouble_with(master_url)) is not None:
             raise Unavailable(trouble)
         host = host or address_towards(master_url) or HOST
         _usable(host, 0)
-        self._make_directory()
-        role = f"worker-{1 + max((int(each.partition('-')[2]) for each in found.shares), default=0)}"
-        progress(f"starting {role}")
-        state = self._add_worker(found, role, WorkerShare(cores, memory, host))
-        try:
-            self._wait_for(state.processes[-1])
-        except BaseException:
-            _stop(state.processes[-1])
-            self._record(found)
-            raise
+        with self._alone(progress):
+            found = self._joined(master_url)  # another command may have been first
+            role = f"worker-{1 + max((int(each.partition('-')[2]) for each in found.shares), default=0)}"
+            progress(f"starting {role}")
+            try:
+                state = self._add_worker(found, role, WorkerShare(cores, memory, host))
+                self._wait_for(state.processes[-1])
+            except BaseException:
+                self._stop_all(but=found)
+                raise
         return state
+
+    def _check_down(self) -> None:
+        found = self.state()
+        if found is not None and found.running:
+            raise Conflict(f"a cluster is up already: {found.master_url}; `culver cluster down` stops it")
+
+    def _joined(self, master_url: str) -> ClusterState:
+        """What the directory has of the cluster so far."""
+        found = self.state()
+        if found is None or not found.running:
+            return ClusterState(master_url, ())
+        if found.master_url != master_url:
+            raise Conflict(
+                f"{self._directory} has processes of {found.master_url}; give another directory, or stop them with "
+                "`culver cluster down`"
+            )
+        return found
+
+    @contextlib.contextmanager
+    def _alone(self, progress: Callable[[str], None]) -> Iterator[None]:
+        """No other command changes the directory. Processes that are started do not inherit the lock."""
+        self._make_directory()
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                progress(f"waiting for another command in {self._directory}")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _make_directory(self) -> None:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self._directory / "work").mkdir(exist_ok=True)
         except OSError as exc:
             raise InvalidConfiguration(f"cannot use {self._directory}: {exc.strerror}") from exc
 
-    def down(self) -> list[ProcessRecord]:
+    def down(self, progress: Callable[[str], None] = lambda text: None) -> list[ProcessRecord]:
         """Stop the processes that `up` and `join` started, and no others; returns those that still ran."""
-        state = self.state()
-        if state is None:
+        if self.state() is None:
             return []
-        stopped = [process for process in reversed(state.processes) if _stop(process)]
-        self._path.unlink(missing_ok=True)
+        with self._alone(progress):
+            return self._stop_all()
+
+    def _stop_all(self, but: ClusterState | None = None) -> list[ProcessRecord]:
+        state = self.state()
+        kept = () if but is None else but.processes
+        started = () if state is None else reversed(state.processes)
+        stopped = [process for process in started if process not in kept and _stop(process)]
+        if but is not None and kept:
+            self._record(but)
+        else:
+            self._path.unlink(missing_ok=True)
         return stopped
 
     @property
@@ -267,7 +300,7 @@ class StandaloneCluster:
             )
         share = state.shares[role]
         arguments += ["--cores", str(share.cores), "--memory", share.memory]
-        arguments += ["--work-dir", str(self._directory / "work"), state.master_url]
+        arguments += ["--work-dir", str(self._directory / "work" / role), state.master_url]
         return java.command("org.apache.spark.deploy.worker.Worker", arguments, (*_OPTIONS, *_WORKER_OPTIONS))
 
     def _add_worker(self, state: ClusterState, role: str, share: WorkerShare) -> ClusterState:
@@ -294,8 +327,12 @@ class StandaloneCluster:
             )
         finally:
             os.close(log)
+        try:
+            record = ProcessRecord.of(role, pid)
+        except ProcessLookupError:
+            raise self._not_started(role) from None
         others = (process for process in state.processes if process.role != role)
-        state = replace(state, processes=(*others, ProcessRecord.of(role, pid)))
+        state = replace(state, processes=(*others, record))
         self._record(state)
         return state
 
@@ -307,12 +344,15 @@ class StandaloneCluster:
         deadline = time.monotonic() + _START_SECONDS
         while text not in self._log(process.role).read_text(errors="replace"):
             if not process.running or time.monotonic() > deadline:
-                tail = self._log(process.role).read_text(errors="replace").strip().splitlines()[-1:]
-                raise Unavailable(
-                    f"the {process.role} of the cluster did not start; its log is {self._log(process.role)}"
-                    + "".join(f" and ends with: {line}" for line in tail)
-                )
+                raise self._not_started(process.role)
             time.sleep(_POLL_SECONDS)
+
+    def _not_started(self, role: str) -> Unavailable:
+        tail = self._log(role).read_text(errors="replace").strip().splitlines()[-1:]
+        return Unavailable(
+            f"the {role} of the cluster did not start; its log is {self._log(role)}"
+            + "".join(f" and ends with: {line}" for line in tail)
+        )
 
     def _log(self, role: str) -> Path:
         return self._directory / f"{role}.log"
@@ -329,10 +369,6 @@ def _stop(process: ProcessRecord) -> bool:
 def _usable(host: str, port: int) -> int:
     """The port, or any free one for 0. Raises InvalidConfiguration where this machine does not have the address, and
     Conflict where another process listens there."""
-    if host in ("", "0.0.0.0"):
-        raise InvalidConfiguration(
-            "give the host by which other machines reach this one, not every address", field="host"
-        )
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -350,8 +386,12 @@ def _usable(host: str, port: int) -> int:
             raise Conflict(
                 f"port {port} of {host} is taken ({exc.strerror}); give another, or 0 for any free one"
             ) from exc
-        found: int = probe.getsockname()[1]
-        return found
+        address, found = probe.getsockname()
+        if address == "0.0.0.0":  # which has several names, such as 0
+            raise InvalidConfiguration(
+                "give the host by which other machines reach this one, not every address", field="host"
+            )
+        return int(found)
 
 
 def _scala_version(home: Path) -> str:

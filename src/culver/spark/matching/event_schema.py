@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from culver.errors import InvalidEvent, InvalidFilter, InvalidRequest, did_you_mean
 from culver.matcher import ColumnMapping, Matcher
-from culver.model import DOMAIN_OF_KIND, Domain
+from culver.model import DOMAIN_OF_KIND, Domain, normalise_text
 from culver.model.columns import DATA_PREFIX
 from culver.model.language import domains_of, parse
 
@@ -41,17 +42,21 @@ class EventSchema(NamedTuple):
         return cls(pa.schema(_arrow_fields(events.schema.fields, timezone)), timezone, strict)
 
     def check(self, matcher: Matcher) -> None:
-        """Raises InvalidEvent for a column that a filter names and whose type no attribute has; and, if the schema is
-        strict, InvalidFilter with the id of a filter that does not suit the columns."""
+        """Raises InvalidEvent for a column that a filter names and whose type no attribute has, InvalidRequest for
+        one whose timestamps need a time zone that only Spark knows; and, if the schema is strict, InvalidFilter with
+        the id of a filter that does not suit the columns."""
         kinds = ColumnMapping(self.columns, matcher.attributes, self.timezone).kinds
+        self._check_timezone(matcher)
         if not self.strict:
             return
-        held = {name: DOMAIN_OF_KIND[kind] for name, kind in kinds.items()}
+        held: dict[str, Domain | None] = {name: DOMAIN_OF_KIND[kind] for name, kind in kinds.items()}
+        # A column of nulls may be compared with anything.
+        held.update({name: None for name, kind in self._types.items() if pa.types.is_null(kind)})
         held.update({DATA_PREFIX + name: domain for name, domain in held.items()})
         wrong = {
             (name, domain)
             for name, domain in matcher.domains
-            if name not in held or domain not in (None, held[name])
+            if name not in held or (None not in (domain, held[name]) and domain != held[name])
         }
         if not wrong:
             return
@@ -61,20 +66,51 @@ class EventSchema(NamedTuple):
                 if (name, domain) in wrong:
                     self._refuse(id_, name, domain, held.get(name))
 
+    def _check_timezone(self, matcher: Matcher) -> None:
+        """Spark takes names such as GMT+2 and PST, too."""
+        try:
+            pc.assume_timezone(pa.array([0], pa.timestamp("us")), self.timezone)
+        except pa.ArrowInvalid:
+            try:
+                ColumnMapping(self.columns, matcher.attributes)
+            except InvalidEvent as exc:
+                raise InvalidRequest(
+                    f"the column {exc.field!r} has the type timestamp_ntz, and the session's time zone is "
+                    f"{self.timezone}: set spark.sql.session.timeZone to a region such as Europe/Rome, or an offset "
+                    "such as +02:00",
+                    field=exc.field,
+                ) from None
+
     def _refuse(self, id_: str, name: str, domain: Domain | None, held: Domain | None) -> None:
-        if held is None:
-            what = f"there is no column {name!r}; {did_you_mean(name, self._attributes())}"
-        else:
+        kind = self._types.get(name, self._types.get(name.removeprefix(DATA_PREFIX)))
+        if held is not None:
             what = f"the column {name!r} holds a {held}, and is compared with a {domain}"
+        elif kind is not None and pa.types.is_struct(kind):
+            what = f"the column {name!r} is a struct; name one of its fields: {', '.join(kind.names)}"
+        else:
+            what = f"there is no column {name!r}; {did_you_mean(name, self._attributes())}"
         raise InvalidFilter(
             f"filter {id_!r}: {what} (with strict=False it does not match)", field="filters", id=id_
         )
+
+    @property
+    def _types(self) -> dict[str, pa.DataType]:
+        """Of all columns, and of the fields of structs by their dotted names."""
+        return dict(_types_of(self.columns))
 
     def _attributes(self) -> Iterator[str]:
         """Everything that a filter could name."""
         for column in self.columns:
             with contextlib.suppress(InvalidEvent):
                 yield from ColumnMapping(pa.schema([column]), None, self.timezone).kinds
+
+
+def _types_of(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    for field in fields:
+        name = normalise_text(prefix + field.name)
+        yield name, field.type
+        if pa.types.is_struct(field.type):
+            yield from _types_of(field.type, f"{name}.")
 
 
 def _arrow_fields(fields: "Iterable[StructField]", timezone: str) -> Iterator[pa.Field]:

@@ -22,7 +22,7 @@ def package_of(filters: FilterForms) -> FilterPackage:
     if isinstance(filters, Matcher):
         return FilterPackage(filters)
     if isinstance(filters, str | Path):
-        return FilterPackage(Matcher.open(filters), Path(filters))
+        return FilterPackage(Path(filters))
     matcher = Matcher()
     for identifier, text in _items(filters):
         matcher.add(identifier, text)

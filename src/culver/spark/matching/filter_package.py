@@ -1,14 +1,16 @@
 """A saved matcher on its way to the machines that match.
 
     driver's process                           every machine
-      Matcher.save                               /tmp/culver-filters-UID/      0700
+      Matcher.save                               SPARK/culver-filters-UID/    0700
         culver-DIGEST.filters  ---- Spark, ---->   lock
                                     or HTTP        DIGEST        memory-mapped by all workers
                                                    DIGEST
 
-The digest is that of the file, so it never changes and is written to a machine once, however many workers, executors
-and jobs use it. Whoever writes a file there holds the lock exclusively, and removes the files that were not opened
-for longest. Whoever opens one shares the lock. A worker that has opened a file keeps it when its name is removed.
+SPARK is where Spark keeps the blocks of the executor: `spark.local.dir`, or a directory of the application. The
+digest is that of the file, so it never changes and is written to a machine once, however many workers, executors
+and jobs use it. Each package has a byte of the lock: a worker holds that byte while it writes the package, so that
+others wait for this package only. Then it removes the files that were not opened for longest. A worker that has
+opened a file keeps it when its name is removed.
 """
 
 import contextlib
@@ -22,11 +24,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from culver.errors import StorageCorrupt, StorageError
+from culver.errors import NotFound, StorageCorrupt, StorageError
 from culver.matcher import Matcher
 
 _LOCK = "lock"
-_UNFINISHED = ".new"
+_LOCK_DIGITS = 15  # an offset in a file has 63 bits
 _KEPT_ON_MACHINE = 8
 _KEPT_OPEN = 2
 
@@ -35,20 +37,23 @@ Fetch = Callable[[Path], object]
 
 
 class FilterPackage:
-    """A matcher, saved to a file of this process, which goes with the last reference to the package. `saved` may name
-    a file that the matcher was opened from, unchanged since: it is copied."""
+    """Filters in a file of this process, which goes with the last reference to the package: those of a matcher at
+    this moment, or of the path of a saved one. `matcher` has what is in the file, whatever becomes of the original.
 
-    def __init__(self, matcher: Matcher, saved: Path | None = None) -> None:
+    Raises as `Matcher.open` and `Matcher.save` do."""
+
+    def __init__(self, filters: Matcher | Path) -> None:
         folder = Path(tempfile.mkdtemp(prefix="culver-package-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.matcher = matcher
         unnamed = folder / "saved"
-        if saved is None:
-            matcher.save(unnamed)
+        if isinstance(filters, Matcher):
+            filters.save(unnamed)
         else:
-            shutil.copyfile(saved, unnamed)
+            Matcher.open(filters).close()  # what is wrong is said of this path
+            shutil.copyfile(filters, unnamed)
         self.digest = _digest_of(unnamed)
         self.path = unnamed.rename(folder / package_name(self.digest))
+        self.matcher = Matcher.open(self.path)
 
 
 def package_name(digest: str) -> str:
@@ -64,55 +69,69 @@ class OpenMatchers:
         self._open: OrderedDict[str, Matcher] = OrderedDict()
 
     def get(self, digest: str, fetch: Fetch) -> Matcher:
-        """The matcher of a package. `fetch` is called where this machine has not got it. Raises StorageError."""
+        """The matcher of a package. `fetch` is called where this machine has not got it, or has a damaged file.
+        Raises StorageError, and StorageCorrupt where what was fetched is damaged, too."""
         matcher = self._open.get(digest)
         if matcher is None:
-            with on_this_machine(digest, fetch) as path:
-                matcher = self._open[digest] = Matcher.open(path)
+            matcher = self._open[digest] = _open_or_fetch(digest, fetch)
             while len(self._open) > _KEPT_OPEN:
                 self._open.popitem(last=False)
         self._open.move_to_end(digest)
         return matcher
 
 
-@contextlib.contextmanager
-def on_this_machine(digest: str, fetch: Fetch, directory: Path | None = None) -> Iterator[Path]:
-    """The file of a package, whose name is not removed inside of the context. Raises StorageError."""
-    directory = directory or _machine_directory()
+def _open_or_fetch(digest: str, fetch: Fetch) -> Matcher:
+    directory = _machine_directory()
     path = directory / digest
-    with _locked(directory, fcntl.LOCK_SH):
-        if path.exists():
-            os.utime(path)
-            yield path
-            return
-    with _locked(directory, fcntl.LOCK_EX):
-        if not path.exists():  # another worker may have been first
+    try:
+        return _opened(path)
+    except (NotFound, StorageCorrupt):
+        pass
+    with _locked(directory, digest):
+        try:
+            return _opened(path)  # another worker was first
+        except (NotFound, StorageCorrupt):
             _install(digest, fetch, path)
-            _remove_oldest(directory)
-        yield path
+            matcher = _opened(path)
+    _remove_oldest(directory)
+    return matcher
+
+
+def _opened(path: Path) -> Matcher:
+    matcher = Matcher.open(path)
+    with contextlib.suppress(FileNotFoundError):  # its name has just been removed
+        os.utime(path)
+    return matcher
 
 
 def _install(digest: str, fetch: Fetch, path: Path) -> None:
-    unfinished = path.with_suffix(_UNFINISHED)
-    fetch(unfinished)
-    if _digest_of(unfinished) != digest:
-        raise StorageCorrupt(f"the filters {digest} were altered on their way to {os.uname().nodename}")
-    unfinished.rename(path)
-    os.utime(path)
+    unfinished = path.with_suffix(".new")
+    try:
+        fetch(unfinished)
+        if _digest_of(unfinished) != digest:
+            raise StorageCorrupt(f"the filters {digest} were altered on their way to {os.uname().nodename}")
+        unfinished.rename(path)
+    except OSError as exc:
+        raise StorageError(f"cannot bring filters to {path}: {exc}") from exc
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _remove_oldest(directory: Path) -> None:
-    """Keep the files that were opened last. What a worker left that was killed while it wrote goes, too: nobody else
-    writes now."""
-    unfinished = {*directory.glob(f"*{_UNFINISHED}")}
-    finished = {*directory.iterdir()} - unfinished - {directory / _LOCK}
-    oldest = sorted(finished, key=lambda path: path.stat().st_mtime_ns)[:-_KEPT_ON_MACHINE]
-    for path in (*unfinished, *oldest):
+    """Keep the files that were opened or written last. What a worker left that was killed while it wrote is one."""
+    found: list[tuple[int, Path]] = []
+    for path in {*directory.iterdir()} - {directory / _LOCK}:
+        with contextlib.suppress(FileNotFoundError):  # another worker removes or renames it
+            found.append((path.stat().st_mtime_ns, path))
+    for _, path in sorted(found)[:-_KEPT_ON_MACHINE]:
         path.unlink(missing_ok=True)
 
 
 def _machine_directory() -> Path:
-    directory = Path(tempfile.gettempdir()) / f"culver-filters-{os.getuid()}"
+    # Spark tells its workers where the executor has its blocks.
+    blocks = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
+    local = blocks.parent if blocks.name.startswith("blockmgr-") else Path(tempfile.gettempdir())
+    directory = local / f"culver-filters-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if directory.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -121,9 +140,10 @@ def _machine_directory() -> Path:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path, how: int) -> Iterator[None]:
+def _locked(directory: Path, digest: str) -> Iterator[None]:
+    """Keep other processes out. Threads of one would not wait for each other, but a worker has only one."""
     with (directory / _LOCK).open("wb") as lock:
-        fcntl.flock(lock, how)
+        fcntl.lockf(lock, fcntl.LOCK_EX, 1, int(digest[:_LOCK_DIGITS], 16))
         yield  # closing the file ends the lock
 
 

@@ -1,26 +1,31 @@
 """Serves replaceable filters to the workers of streaming queries, from the driver's process, over HTTP.
 
-    GET /version?query=QUERY&batch=7      the version for a micro-batch: its digest
-    GET /package/DIGEST                   the package
+    GET /version?query=QUERY&batch=7&use=1    the version for a micro-batch: its digest
+    GET /package/DIGEST                       the package
 
 A worker asks for the version at the beginning of each task (about a millisecond), and for a package once on each
 machine. The address holds a secret, because whoever may reach the port could read the filters otherwise.
 """
 
 import http.client
+import logging
 import secrets
 import shutil
 import socket
+import socketserver
+import sys
 import threading
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from culver.errors import Unavailable
 
 _REQUEST_SECONDS = 30.0
+
+_logger = logging.getLogger(__name__)
 
 
 class FilterAddress(NamedTuple):
@@ -30,30 +35,27 @@ class FilterAddress(NamedTuple):
     port: int
     secret: str
 
-    def version(self, query: str, batch: int) -> str:
-        """Ask for the version of a micro-batch. Raises Unavailable."""
-        answer: list[bytes] = []
-        parameters = urlencode({"query": query, "batch": batch})
-        self._get(f"version?{parameters}", lambda response: answer.append(response.read()))
-        return answer[0].decode()
+    def version(self, query: str, batch: int, use: int) -> str:
+        """Ask for the version of a micro-batch; `use` is the number that `Filters.serve` gave. Raises Unavailable."""
+        parameters = urlencode({"query": query, "batch": batch, "use": use})
+        return b"".join(self._get(f"version?{parameters}")).decode()
 
     def fetch(self, version: str, path: Path) -> None:
-        """Write a package to a path. Raises Unavailable."""
+        """Write a package to a path. Raises Unavailable, and OSError where it cannot be written."""
+        with path.open("wb") as file:
+            file.writelines(self._get(f"package/{version}"))
 
-        def write(response: http.client.HTTPResponse) -> None:
-            with path.open("wb") as file:
-                shutil.copyfileobj(response, file, 1 << 20)
-
-        self._get(f"package/{version}", write)
-
-    def _get(self, what: str, read: Callable[[http.client.HTTPResponse], None]) -> None:
+    def _get(self, what: str) -> Iterator[bytes]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_REQUEST_SECONDS)
         try:
             connection.request("GET", f"/{self.secret}/{what}")
             response = connection.getresponse()
             if response.status != 200:
                 raise Unavailable(f"the driver no longer serves these filters: {response.status}")
-            read(response)
+            while piece := response.read(1 << 20):
+                yield piece
+            if response.length:
+                raise http.client.IncompleteRead(b"", response.length)
         except (OSError, http.client.HTTPException) as exc:
             raise Unavailable(
                 f"the driver does not serve its filters at {self.host}:{self.port} (culver.spark.Filters): {exc}"
@@ -71,7 +73,7 @@ class FilterServer:
         bind: str,
         host: str,
         port: int,
-        choose: Callable[[str, int], str],
+        choose: Callable[[str, int, int], str],
         package: Callable[[str], Path | None],
     ) -> None:
         secret = secrets.token_urlsafe(24)
@@ -83,8 +85,9 @@ class FilterServer:
                 url = urlsplit(self.path)
                 match url.path.split("/"):
                     case ["", given, "version"] if secrets.compare_digest(given, secret):
-                        query = parse_qs(url.query)
-                        self._answer(choose(query["query"][0], int(query["batch"][0])).encode())
+                        asked = dict(parse_qsl(url.query))
+                        version = choose(asked["query"], int(asked["batch"]), int(asked["use"]))
+                        self._answer(version.encode())
                     case ["", given, "package", version] if secrets.compare_digest(given, secret):
                         self._send(package(version))
                     case _:
@@ -109,9 +112,20 @@ class FilterServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """A request for every task is nothing to tell."""
 
-        class Server(ThreadingHTTPServer):
+        # Not an HTTPServer, which asks DNS for a name of the address that nobody needs.
+        class Server(socketserver.ThreadingTCPServer):
             address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+            allow_reuse_address = True
+            daemon_threads = True
             request_queue_size = 256  # all tasks of a batch ask at once
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """Called where the exception is handled. The task sees a connection that ends, and is run again."""
+                exc = sys.exception()
+                if isinstance(exc, ConnectionError | TimeoutError):
+                    _logger.info("the connection of a worker at %s ended: %s", client_address, exc)
+                else:
+                    _logger.exception("a request of a worker at %s failed", client_address)
 
         self._server = Server((bind, port), Handler)
         self.address = FilterAddress(host, self._server.server_address[1], secret)

@@ -34,6 +34,10 @@ class FilterVersions:
             self._chosen.popitem(last=False)
         return chosen
 
+    def forget(self, query: str) -> None:
+        """The query has ended."""
+        self._chosen.pop(query, None)
+
     def in_use(self) -> set[str]:
         """The versions that somebody may still ask for."""
         return {self.current, *(each for batches in self._chosen.values() for each in batches.values())}

@@ -63,7 +63,7 @@ def match(
                 "this process: give match a dictionary, a DataFrame or a Matcher, and restart the query to change it",
                 field="filters",
             )
-        source = ServedFilters(filters.serve(session, schema))
+        source = ServedFilters(*filters.serve(session, schema))
     else:
         package = filters.package if isinstance(filters, Filters) else package_of(filters)
         schema.check(package.matcher)

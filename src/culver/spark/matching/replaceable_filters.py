@@ -1,6 +1,7 @@
 """`culver.spark.Filters`: filters that are replaced while streaming queries use them."""
 
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from culver.spark.matching.filter_versions import FilterVersions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MOST_SCHEMAS = 64
+_MOST_USES = 64
 
 
 class Filters:
@@ -32,48 +33,57 @@ class Filters:
         self._lock = threading.Lock()
         self._server: FilterServer | None = None
         self._closed = False
-        self._schemas: list[EventSchema] = []
-        self._package = package_of(filters)
-        self._packages = {self._package.digest: self._package}
-        self._versions = FilterVersions(self._package.digest)
+        self._uses: dict[int, _Use] = {}
+        package = package_of(filters)
+        self._packages = {package.digest: package}
+        self._versions = FilterVersions(package.digest)
 
     @property
     def package(self) -> FilterPackage:
-        """The newest version."""
-        return self._package
+        """The newest version. Raises Unavailable after `close`."""
+        with self._lock:
+            return self._newest()
 
     def replace(self, filters: FilterForms) -> None:
-        """Use other filters from the next micro-batch on. They must suit the events of the queries that use them:
-        raises as `match` does, and then nothing has changed."""
+        """Use other filters from the next micro-batch on. They must suit the events of the queries that run, and of
+        those that are not started yet: raises as `match` does, and then nothing has changed."""
         package = package_of(filters)
         with self._lock:
             self._check_open()
-            for schema in self._schemas:
-                schema.check(package.matcher)
-            self._package = self._packages[package.digest] = package
+            self._forget_ended_queries()
+            for use in self._uses.values():
+                if use.queries or not use.started:
+                    use.schema.check(package.matcher)
+            self._packages[package.digest] = package
             self._versions.replace(package.digest)
             in_use = self._versions.in_use()
             self._packages = {digest: each for digest, each in self._packages.items() if digest in in_use}
 
-    def serve(self, session: "SparkSession", schema: EventSchema) -> FilterAddress:
-        """Serve the filters to a streaming query over events of that schema. Raises InvalidRequest where the port
-        cannot be had, and as `EventSchema.check` does."""
+    def serve(self, session: "SparkSession", schema: EventSchema) -> tuple[FilterAddress, int]:
+        """Serve the filters to a streaming query over events of that schema: returns the address, and the number with
+        which the query asks for them. Raises InvalidRequest where the port cannot be had, and as `EventSchema.check`
+        does."""
         with self._lock:
-            self._check_open()
-            schema.check(self._package.matcher)
+            schema.check(self._newest().matcher)
             if self._server is None:
                 self._server = self._start_server(session)
-            if schema not in self._schemas:
-                self._schemas = [*self._schemas[1 - _MOST_SCHEMAS :], schema]
-            return self._server.address
+            for number, use in self._uses.items():
+                if use.session is session and use.schema == schema:
+                    return self._server.address, number
+            number = 1 + max(self._uses, default=0)
+            self._uses[number] = _Use(session, schema)
+            if len(self._uses) > _MOST_USES:
+                del self._uses[min(self._uses)]
+            return self._server.address, number
 
     def __len__(self) -> int:
-        return len(self._package.matcher)
+        return len(self.package.matcher)
 
     def close(self) -> None:
         """Stop serving. May be called again."""
         with self._lock:
             self._closed = True
+            self._packages = {}
             server, self._server = self._server, None
         if server is not None:  # outside of the lock, which its threads take
             server.close()
@@ -83,6 +93,10 @@ class Filters:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _newest(self) -> FilterPackage:
+        self._check_open()
+        return self._packages[self._versions.current]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -99,11 +113,33 @@ class Filters:
                 f"the filters cannot be served at {bind}, port {self._port or 'any'}: {exc}", field="port"
             ) from exc
 
-    def _choose(self, query: str, batch: int) -> str:
+    def _choose(self, query: str, batch: int, number: int) -> str:
         with self._lock:
+            use = self._uses.get(number)
+            if use is not None:
+                use.started = True
+                use.queries.add(query)
             return self._versions.choose(query, batch)
+
+    def _forget_ended_queries(self) -> None:
+        for use in self._uses.values():
+            if use.queries:
+                ended = use.queries - {query.id for query in use.session.streams.active}
+                use.queries -= ended
+                for query in ended:
+                    self._versions.forget(query)
 
     def _path_of(self, version: str) -> Path | None:
         with self._lock:
             package = self._packages.get(version)
         return None if package is None else package.path
+
+
+@dataclass
+class _Use:
+    """Events that are matched, and the ids of the queries over them which have asked for filters and not ended."""
+
+    session: "SparkSession"
+    schema: EventSchema
+    started: bool = False
+    queries: set[str] = field(default_factory=set)

@@ -14,10 +14,12 @@ from culver.matcher import Matcher
 from culver.spark.matching.filter_package import OpenMatchers, package_name
 from culver.spark.matching.filter_server import FilterAddress
 
-# A batch of results has about so many ids: some megabytes.
-_IDS_AT_A_TIME = 1 << 20
-_FIRST_ROWS = 256
-_MOST_ROWS = 1 << 14
+# A batch of results has at most so many ids and bytes, unless one event has more: an Arrow array ends at 2 GiB.
+_MOST_IDS = 1 << 20
+_MOST_BYTES = 1 << 26
+_MOST_ROWS = 1 << 10  # larger pieces are not faster
+# The numbers of so many matches take a gigabyte, which is what a piece takes if every event matches every filter.
+_MOST_MATCHES = 1 << 27
 
 _open_matchers = OpenMatchers()
 
@@ -38,6 +40,7 @@ class ServedFilters(NamedTuple):
     """Filters that are replaced while the query runs. All tasks of a micro-batch get the same version."""
 
     address: FilterAddress
+    use: int
 
     def matcher(self) -> Matcher:
         context = TaskContext.get()
@@ -45,7 +48,7 @@ class ServedFilters(NamedTuple):
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
             raise Unavailable("filters that can be replaced need a streaming query in micro-batches")
-        digest = self.address.version(query, int(batch))
+        digest = self.address.version(query, int(batch), self.use)
         return _open_matchers.get(digest, lambda path: self.address.fetch(digest, path))
 
 
@@ -63,22 +66,38 @@ class WorkerMatching:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = self._filters.matcher()
-        rows = _FIRST_ROWS
+        most_rows = max(1, min(_MOST_ROWS, _MOST_MATCHES // max(1, len(matcher))))
+        rows = 1
         for batch in batches:
             begin = 0
             while begin < batch.num_rows:
-                events = batch.slice(begin, rows)
-                lists = matcher.match(events, timezone=self._timezone)
-                yield self._result(events, lists)
-                begin += rows
-                # Memory stays bounded, however many filters an event matches.
-                per_row = max(1, len(lists.values)) / len(lists)
-                rows = max(1, min(_MOST_ROWS, 4 * rows, int(_IDS_AT_A_TIME / per_row)))
+                # As a table, because the lists of all rows need not fit into one array.
+                table = pa.Table.from_batches([batch.slice(begin, rows)])
+                found = 0
+                for lists in matcher.match(table, timezone=self._timezone).chunks:
+                    found += len(lists.values)
+                    yield from self._results(batch.slice(begin, len(lists)), lists)
+                    begin += len(lists)
+                per_row = max(1, found) / table.num_rows
+                rows = max(1, min(most_rows, 16 * rows, int(_MOST_IDS / per_row)))
 
-    def _result(self, events: pa.RecordBatch, lists: pa.Array) -> pa.RecordBatch:
-        names = [*events.schema.names, self._ids]
-        if not self._explode:
-            return pa.RecordBatch.from_arrays([*events.columns, lists], names)
-        places = pc.list_parent_indices(lists)
-        repeated = [column.take(places) for column in events.columns]
-        return pa.RecordBatch.from_arrays([*repeated, lists.flatten()], names)
+    def _results(self, events: pa.RecordBatch, lists: pa.ListArray) -> Iterator[pa.RecordBatch]:
+        """Halves the events until the results of each part fit; with `explode`, those of one event are cut, too."""
+        ids = lists.flatten()
+        copies = pc.max(pc.list_value_length(lists)).as_py() if self._explode else 1
+        fit = len(ids) <= _MOST_IDS and ids.nbytes + copies * events.nbytes <= _MOST_BYTES
+        if not fit and events.num_rows > 1:
+            half = events.num_rows // 2
+            yield from self._results(events.slice(0, half), lists.slice(0, half))
+            yield from self._results(events.slice(half), lists.slice(half))
+        elif self._explode:
+            each = 1 + events.nbytes + ids.nbytes // max(1, len(ids))
+            step = len(ids) if fit else min(_MOST_IDS, max(1, _MOST_BYTES // each))
+            places = pc.list_parent_indices(lists)
+            for begin in range(0, len(ids), max(1, step)):
+                yield self._batch(events.take(places.slice(begin, step)), ids.slice(begin, step))
+        else:
+            yield self._batch(events, lists)
+
+    def _batch(self, events: pa.RecordBatch, ids: pa.Array) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([*events.columns, ids], [*events.schema.names, self._ids])

@@ -1,12 +1,15 @@
 """Records of processes: what runs is found again, and what only has the same number is left alone. And what is
 refused before anything starts."""
 
+import fcntl
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +79,7 @@ def up(cluster: StandaloneCluster, host: str, port: int) -> ClusterState:
     [
         (NOWHERE, f"{NOWHERE} is not an address of this machine"),
         ("0.0.0.0", "not every address"),
+        ("0", "not every address"),
         ("nobody.invalid", "'nobody.invalid' has no IPv4 address"),
     ],
 )
@@ -126,3 +130,97 @@ def test_directory_serves_one_cluster_on_one_machine(
         with pytest.raises(Conflict, match="those of the machine another"):
             command()
     assert record.running
+
+
+# --- with a program in the place of Java ---------------------------------------------------------------------
+
+UP = """
+case "$*" in
+*Master*) echo "I have been elected leader" ;;
+*) echo "Successfully registered with master" ;;
+esac
+exec sleep 60
+"""
+
+
+@pytest.fixture
+def run_as_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    program = tmp_path / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+
+    def write(script: str) -> None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o700)
+
+    return write
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    cluster = StandaloneCluster(tmp_path / "cluster")
+    yield cluster
+    cluster.down()
+
+
+def test_commands_in_one_directory_wait_for_one_another(
+    tmp_path: Path, cluster: StandaloneCluster, run_as_java: Callable[[str], None]
+) -> None:
+    run_as_java(UP)
+    (tmp_path / "cluster").mkdir()
+    said: queue.Queue[str] = queue.Queue()
+    descriptor = os.open(tmp_path / "cluster", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(2) as pool:
+        ups = [pool.submit(cluster.up, 1, 1, "512m", 0, said.put) for _ in range(2)]
+        assert {said.get(timeout=10), said.get(timeout=10)} == {
+            f"waiting for another command in {tmp_path / 'cluster'}"
+        }
+        assert cluster.state() is None
+        os.close(descriptor)
+        errors = [each.exception() for each in ups]
+    assert sorted(str(error)[:23] for error in errors) == ["None", "a cluster is up already"]
+    state = cluster.state()
+    assert state is not None
+    assert [process.role for process in state.running] == ["master", "worker-1"]
+
+
+def test_processes_of_a_cluster_hold_no_lock(
+    tmp_path: Path, cluster: StandaloneCluster, run_as_java: Callable[[str], None]
+) -> None:
+    run_as_java(UP)
+    up(cluster, "127.0.0.1", 0)
+    descriptor = os.open(tmp_path / "cluster", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("script", ["echo no such thing; exit 1", "sleep 0.2; echo no such thing; exit 1"])
+def test_worker_that_does_not_start_leaves_nothing_behind(
+    tmp_path: Path, cluster: StandaloneCluster, run_as_java: Callable[[str], None], script: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        url = f"spark://127.0.0.1:{master.getsockname()[1]}"
+        run_as_java(script)
+        with pytest.raises(Unavailable, match="the worker-1 of the cluster did not start; its log is"):
+            cluster.join(url, 1, "512m", lambda text: None)
+        assert cluster.state() is None
+        run_as_java(UP)
+        joined = cluster.join(url, 1, "512m", lambda text: None)
+        run_as_java(script)
+        with pytest.raises(Unavailable, match="the worker-2 of the cluster did not start"):
+            cluster.join(url, 1, "512m", lambda text: None)
+        assert cluster.state() == joined
+        assert [process.role for process in joined.running] == ["worker-1"]
+
+
+def test_each_worker_has_a_directory_of_its_own(
+    tmp_path: Path, cluster: StandaloneCluster, run_as_java: Callable[[str], None]
+) -> None:
+    run_as_java('echo "$@"\n' + UP)
+    cluster.up(2, 1, "512m", 0, lambda text: None)
+    for role in ("worker-1", "worker-2"):
+        assert (
+            f"--work-dir {tmp_path}/cluster/work/{role} "
+            in (tmp_path / "cluster" / f"{role}.log").read_text()
+        )
