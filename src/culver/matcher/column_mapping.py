@@ -8,7 +8,7 @@
 A null is an absent attribute. docs/matcher.md has the table of types.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,6 @@ from culver.model.columns import (
     PAYLOAD,
     RECEIVED,
     column_name,
-    decoded,
     is_text,
     whole_microseconds,
 )
@@ -77,11 +76,11 @@ class ColumnMapping:
         arrays = [pa.nulls(count, pa.binary()), pa.array(np.zeros(count, np.int64))]
         names = [PAYLOAD, RECEIVED]
         for column in self._columns:
-            array = rows.column(column.path[0])
-            for step in column.path[1:]:
-                # `flatten` leaves out what a null struct holds.
-                array = _plain(array).flatten()[step]
-            arrays.append(column.convert(_plain(array), column.attribute))
+            try:
+                array = _plain(rows.column(column.path[0]), column.path[1:])
+                arrays.append(column.convert(array, column.attribute))
+            except pa.ArrowException as exc:
+                raise _fault(column.attribute, f"cannot be read: {exc}") from exc
             names.append(column_name(column.kind, column.attribute))
         return pa.RecordBatch.from_arrays(arrays, names)
 
@@ -173,17 +172,40 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
             return kind
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def _plain(array: pa.Array, path: Iterable[int] = ()) -> pa.Array:
+    """The values at the end of a path through structs, without any encoding. What a null struct holds is null,
+    whatever its fields say."""
+    # Each step says where in the inner array the values of the outer one are. Arrow itself neither decodes every
+    # encoding of every type nor hides the runs below a null struct.
+    steps = iter(path)
+    places: pa.Array | None = None
     while True:
         kind = array.type
+        within: pa.Array | None = None
         if isinstance(kind, pa.BaseExtensionType):
             array = array.storage
         elif pa.types.is_dictionary(kind):
-            array = decoded(array)
+            within, array = array.indices, array.dictionary
         elif pa.types.is_run_end_encoded(kind):
-            array = pc.run_end_decode(array)
+            rows = np.arange(array.offset, array.offset + len(array))
+            runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+            within, array = pa.array(runs), array.values
+        elif pa.types.is_struct(kind):
+            if array.null_count:
+                absent = array.is_null().to_numpy(zero_copy_only=False)
+                within = pa.array(np.arange(len(array)), mask=absent)
+            array = array.field(next(steps))
         else:
-            return array
+            return array if places is None else _simple(array).take(places)
+        if within is not None:
+            places = within if places is None else within.take(places)
+
+
+def _simple(array: pa.Array) -> pa.Array:
+    """The same values in a type from which Arrow can take some."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return _lists_of_strings(array) if _is_list(array.type) else array
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -281,14 +303,20 @@ def _zoned(timezone: str) -> Converter:
 
 def _lists(array: pa.Array, name: str) -> pa.Array:
     """Lists of strings. A list with a null in it is no value, as in JSON."""
+    lists = _lists_of_strings(array)
+    texts = _strings(lists.values, name)
+    absent = lists.is_null().to_numpy(zero_copy_only=False)
+    if texts.null_count:
+        rows = pc.list_parent_indices(lists).to_numpy()
+        absent[rows[texts.is_null().to_numpy(zero_copy_only=False)]] = True
+    return pa.ListArray.from_arrays(lists.offsets, texts, mask=pa.array(absent) if absent.any() else None)
+
+
+def _lists_of_strings(array: pa.Array) -> pa.Array:
+    """Lists of any type as the type `list<string>`, without values that no list has."""
     items = _plain(pc.list_flatten(array))
-    texts = _strings(items.cast(pa.string()) if pa.types.is_null(items.type) else items, name)
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    absent = array.is_null().to_numpy(zero_copy_only=False)
-    if texts.null_count:
-        rows = np.repeat(np.arange(len(array)), lengths)
-        absent[rows[texts.is_null().to_numpy(zero_copy_only=False)]] = True
-    mask = pa.array(absent) if absent.any() else None
-    return pa.ListArray.from_arrays(pa.array(offsets), texts, mask=mask)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), items.cast(pa.string()), mask=mask)

@@ -1,5 +1,6 @@
 """`culver.Matcher`: the matcher by itself, in any Python program, without a site."""
 
+import contextlib
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -225,8 +226,7 @@ class Matcher:
         mapping = ColumnMapping(table.schema, matcher.attributes, timezone)
         begin, step = 0, _FIRST_ROWS
         while begin < table.num_rows:
-            # Usually one batch; strings of more than 2 GiB do not fit into one.
-            for rows in table.slice(begin, step).combine_chunks().to_batches():
+            for rows in _batches(table.slice(begin, step)):
                 try:
                     batch = mapping.batch(rows)
                 except CulverError as exc:
@@ -338,6 +338,15 @@ def _shifted(error: CulverError, rows: int) -> CulverError:
         return error
     message = error.message.replace(f"in row {row}", f"in row {row + rows}")
     return type(error)(message, field=error.field, **{**error.details, "row": row + rows})
+
+
+def _batches(table: pa.Table) -> list[pa.RecordBatch]:
+    """The rows in as few batches as Arrow can make: strings of more than 2 GiB do not fit into one, and some
+    dictionaries that differ cannot be joined."""
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        table = table.combine_chunks()
+    batches: list[pa.RecordBatch] = table.to_batches()
+    return batches
 
 
 def _is_row(given: Any) -> bool:

@@ -114,6 +114,25 @@ def test_fields_have_dotted_paths_and_null_structs_no_fields() -> None:
         assert batch.column("d:s:out.in.t").to_pylist() == ["x", None, None][start:]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pa.array(["x", "y", "z"]).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3], ["x", "y", "z"]),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3], pa.array(["x", "y", "z"], pa.string_view())),
+        pa.array([["x"], ["y"], ["z"]], pa.list_view(pa.string_view())),
+    ],
+    ids=lambda each: str(each.type),
+)
+def test_a_null_struct_hides_its_fields_in_any_encoding(fields: pa.Array) -> None:
+    struct = pa.StructArray.from_arrays([fields], ["f"], mask=pa.array([False, True, False]))
+    wanted = [fields[0].as_py(), None, fields[2].as_py()]
+    for array in (struct, pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), struct)):
+        for start in (0, 1, 2):
+            rows = pa.record_batch([array.slice(start)], ["out"])
+            assert ColumnMapping(rows.schema).batch(rows).column(2).to_pylist() == wanted[start:]
+
+
 def test_a_field_and_a_column_of_the_same_name_are_refused() -> None:
     schema = pa.schema([("a.b", pa.int64()), ("a", pa.struct([("b", pa.int64())]))])
     with pytest.raises(InvalidEvent, match=r"the column 'a\.b' exists twice"):

@@ -244,6 +244,11 @@ def test_each_kind_of_table_gives_its_own_kind_of_column(quotes: Matcher) -> Non
     assert pairs.to_pylist() == [{"row": 0, "id": "dear"}, {"row": 0, "id": "x"}]
 
 
+def test_chunks_with_dictionaries_of_their_own_are_one_table(quotes: Matcher) -> None:
+    chunks = [pa.DictionaryArray.from_arrays([0, 1, None], pa.array([price, None])) for price in (21, 1)]
+    assert quotes.match(pa.table({"price": pa.chunked_array(chunks)})).to_pylist() == [["dear"], *[[]] * 5]
+
+
 def test_columns_that_no_filter_mentions_are_not_looked_at(quotes: Matcher) -> None:
     strange = [object(), {1: 2}]
     frame = pandas.DataFrame({"price": [21, 1], 7: strange, "other": strange})
