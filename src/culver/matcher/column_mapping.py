@@ -140,7 +140,7 @@ def _conversion(kind: pa.DataType, name: str, timezone: str | None) -> tuple[Kin
                 "holds timestamps without a time zone, which name no moment: give them one, or say `timezone`"
             )
             raise _fault(name, what)
-        return Kind.TIMESTAMP, _zoned(timezone)
+        return Kind.TIMESTAMP, _zoned(timezone, name)
     if _is_list(kind):
         item = _plain_type(kind.value_type)
         if is_text(item) or types.is_null(item):
@@ -288,16 +288,18 @@ def _moments(array: pa.Array, name: str) -> pa.Array:
     return moments
 
 
-def _zoned(timezone: str) -> Converter:
+def _zoned(timezone: str, name: str) -> Converter:
     """A time that a change of the clock skips or repeats is taken as the earlier one."""
 
     def convert(array: pa.Array, name: str) -> pa.Array:
-        try:
-            moments = pc.assume_timezone(array, timezone, ambiguous="earliest", nonexistent="earliest")
-        except pa.ArrowInvalid as exc:
-            raise _fault(name, f"cannot be taken as times of {timezone!r}: {exc}") from None
+        moments = pc.assume_timezone(array, timezone, ambiguous="earliest", nonexistent="earliest")
         return _moments(moments, name)
 
+    try:
+        convert(pa.array([0], pa.timestamp("us")), name)
+    except (pa.ArrowInvalid, TypeError):
+        what = f"cannot be taken as times of {timezone!r}: give a time zone's name, such as 'Europe/Rome'"
+        raise _fault(name, what) from None
     return convert
 
 
