@@ -154,7 +154,9 @@ def test_timestamps_without_a_zone_need_one() -> None:
 @pytest.mark.parametrize("timezone", ["Europe/Nowhere", "", "+99:99", UTC])
 def test_an_unknown_time_zone_is_refused_before_anything_is_read(timezone: Any) -> None:
     schema = pa.schema([("x", pa.timestamp("us"))])
-    with pytest.raises(InvalidEvent, match=r"the column 'x' cannot be taken as times of .*: give a time zone"):
+    with pytest.raises(
+        InvalidEvent, match=r"the column 'x' cannot be taken as times of .*: give a time zone"
+    ):
         ColumnMapping(schema, None, timezone)
     assert ColumnMapping(schema, {"y"}, timezone).kinds == {}
 
