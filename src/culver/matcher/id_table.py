@@ -25,6 +25,7 @@ class IdTable:
         self._objects: NDArray[np.object_] | None = None
         self._array = self._saved.array()
         self._later: list[str] = []  # those behind what `_array` has
+        self._next: dict[str, int] = {}  # by beginning: see `unused`
 
     def __len__(self) -> int:
         return self.count if self._numbers is None else len(self._numbers)
@@ -54,11 +55,27 @@ class IdTable:
         self.numbers().update(zip(ids, range(first, end), strict=True))
         self._later += ids
         self.count = end
+        if self._next and ids:
+            beginning, _, place = ids[-1].rpartition(".")
+            if beginning in self._next and place.isdecimal():
+                self._next[beginning] = int(place) + 1
         if self._objects is not None:
             if end > len(self._objects):
                 self._objects = np.concatenate([self._objects, np.empty(end, object)])
             self._objects[first:end] = ids
         return first
+
+    def unused(self, beginning: str, count: int) -> list[str]:
+        """So many ids that nobody has: `beginning`.0, `beginning`.1 and so on, behind those made for it before."""
+        first = self._next.setdefault(beginning, 0)
+        made = _numbered(beginning, first, count)
+        if not self.numbers().keys().isdisjoint(made):
+            places = (
+                each[len(beginning) + 1 :] for each in self.numbers() if each.startswith(f"{beginning}.")
+            )
+            first = max(int(place) + 1 for place in places if place.isdecimal())
+            made = _numbered(beginning, first, count)
+        return made
 
     def remove(self, id_: str) -> int | None:
         """The number that the id had, None where it had none."""
@@ -77,3 +94,7 @@ class IdTable:
     def packed(self) -> PackedTexts:
         """What a file holds. Only for a table that comes from `renumbered`."""
         return PackedTexts.of(list(self.numbers()))
+
+
+def _numbered(beginning: str, first: int, count: int) -> list[str]:
+    return [f"{beginning}.{place}" for place in range(first, first + count)]

@@ -292,9 +292,7 @@ class Matcher:
 
     def _ids_for(self, ids: Iterable[str] | str, count: int) -> list[str]:
         if isinstance(ids, str):
-            places = (name[len(ids) + 1 :] for name in self._ids.numbers() if name.startswith(f"{ids}."))
-            first = max((int(place) + 1 for place in places if place.isdecimal()), default=0)
-            return [f"{ids}.{place}" for place in range(first, first + count)]
+            return self._ids.unused(ids, count)
         listed = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else list(ids)
         for row, each in enumerate(listed):
             if not isinstance(each, str):

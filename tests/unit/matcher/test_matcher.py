@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +27,7 @@ from culver.errors import (
     StorageError,
 )
 from culver.matcher import matcher as matcher_module
+from culver.matcher.id_table import IdTable
 from culver.model import Domain
 
 FORM = "symbol = ? AND close >= ?"
@@ -102,6 +104,33 @@ def test_rows_without_ids_are_numbered_and_go_on(tmp_path: Path) -> None:
     matcher.save(tmp_path / "file")
     assert Matcher.open(tmp_path / "file").add_many("a = ?", [(4,)]) == ["row.2"]
     assert matcher.add_many("a = ?", []) == []
+
+
+def test_made_ids_pass_over_those_that_are_taken() -> None:
+    matcher = Matcher()
+    matcher.add("row.1", "TRUE")
+    assert matcher.add_many("a = ?", [(1,)]) == ["row.0"]
+    assert matcher.add_many("a = ?", [(1,), (2,)]) == ["row.2", "row.3"]
+    matcher.add("row.007", "TRUE")
+    with pytest.raises(InvalidFilter):
+        matcher.add_many("a = ?", [(float("nan"),)])
+    assert matcher.add_many("a = ?", [(1,)]) == ["row.8"]
+    matcher.remove("row.8")
+    assert matcher.add_many("a = ?", [(1,)], ids="row.0") == ["row.0.0"]
+    assert matcher.add_many("a = ?", [(1,)]) == ["row.9"]
+
+
+def test_made_ids_cost_the_same_however_many_there_are() -> None:
+    class Ids(dict[str, int]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all ids are looked at")
+
+    table = IdTable()
+    table.append(table.unused("row", 1_000))
+    table._numbers = Ids(table.numbers())
+    for count in (1, 2, 3):
+        table.append(table.unused("row", count))
+    assert table.unused("row", 1) == ["row.1006"]
 
 
 def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
