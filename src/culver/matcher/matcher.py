@@ -104,7 +104,7 @@ class Matcher:
                 first = self._ids.count
                 self._filter.add_rows(prepared, np.arange(first, first + len(listed)), columns)
                 self._ids.append(listed)
-                self._texts.add_rows(first, prepared, columns)
+                self._texts.add_rows(first, prepared.text, columns)
                 return listed
         except InvalidFilter as exc:
             row = exc.details.get("row")

@@ -26,7 +26,7 @@ from culver.errors import (
     StorageCorrupt,
     StorageError,
 )
-from culver.matcher import matcher as matcher_module
+from culver.matcher import matcher as matcher_module, text_table
 from culver.matcher.id_table import IdTable
 from culver.model import Domain
 
@@ -344,6 +344,39 @@ def test_a_file_replaces_the_one_it_came_from(quotes: Matcher, tmp_path: Path) -
         assert opened.match({"price": 1}) == ["cheap"]
     assert list(Matcher.open(str(path))) == ["x", "a", "cheap"]
     assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_rows_of_one_form_are_saved_together_whichever_calls_added_them(tmp_path: Path) -> None:
+    matcher = Matcher()
+    matcher.add_many(FORM, [("XYZ", float(number)) for number in range(200)])
+    matcher.save(tmp_path / "once")
+    matcher.close()
+    matcher = Matcher()
+    for number in range(200):
+        matcher.add_many(FORM, [("XYZ", float(number))])
+        matcher.add_many("price > ?", [(number,)], ids=f"price {number}")
+        matcher.add_many(FORM, [("XYZ", number)], ids="whole")
+    assert matcher.filter("row.7") == "symbol = 'XYZ' AND close >= 7.0"
+    for number in range(0, 200, 3):
+        matcher.remove(f"row.{number}")
+    wanted = {each: matcher.filter(each) for each in matcher}
+    matcher.save(tmp_path / "bit by bit")
+    matcher.close()
+    with Matcher.open(tmp_path / "bit by bit") as opened:
+        assert {each: opened.filter(each) for each in opened} == wanted
+        assert len(opened._texts._forms) == 3
+    assert (tmp_path / "bit by bit").stat().st_size < 4 * (tmp_path / "once").stat().st_size
+
+
+def test_a_form_with_much_text_goes_on_in_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_table, "_MOST_BYTES", 100)
+    matcher = Matcher()
+    for number in range(10):
+        matcher.add_many(FORM, [("XYZ", number)])
+    assert len(matcher._texts._forms) > 1
+    assert [matcher.filter(f"row.{number}") for number in range(10)] == [
+        f"symbol = 'XYZ' AND close >= {number}" for number in range(10)
+    ]
 
 
 def test_a_file_that_is_none_is_refused(quotes: Matcher, tmp_path: Path) -> None:
