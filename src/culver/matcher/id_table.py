@@ -1,13 +1,50 @@
 """The ids of a matcher's filters by number, and their numbers by id."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.errors import InvalidRequest
 from culver.jit import Integers
 from culver.matcher.packed_texts import PackedTexts
+
+_MOST_CHARACTERS = 1024
+_SHOWN = 60
+
+
+def checked_ids(ids: Sequence[Any]) -> list[str]:
+    """The ids as plain strings. Raises InvalidRequest, with `place` in its details, for what is no id."""
+    # Each check is one call for all, because there may be a million.
+    try:
+        listed = [str.__str__(each) for each in ids]
+        if all(listed) and max(map(len, listed), default=0) <= _MOST_CHARACTERS:
+            "".join(listed).encode()
+            return listed
+    except (TypeError, UnicodeEncodeError):
+        pass
+    place, what = next((place, what) for place, each in enumerate(ids) if (what := _fault(each)))
+    raise InvalidRequest(what, field="id", place=place)
+
+
+def shown_id(id_: Any) -> str:
+    """An id as an error may carry it: of bounded length, and encodable whatever it is."""
+    text = ascii(id_) if isinstance(id_, str) and not id_.isprintable() else repr(id_)
+    return text if len(text) <= 2 * _SHOWN else f"{text[:_SHOWN]}...{text[-1]}"
+
+
+def _fault(id_: Any) -> str | None:
+    if not isinstance(id_, str):
+        return f"an id is a string, not {type(id_).__name__}: {shown_id(id_)}"
+    if not id_:
+        return "the id '' is empty; give it a character at least"
+    if len(id_) > _MOST_CHARACTERS:
+        return f"the id {shown_id(id_)} has {len(id_)} characters; the limit is {_MOST_CHARACTERS}"
+    if any("\ud800" <= each <= "\udfff" for each in id_):
+        return f"the id {shown_id(id_)} holds half of a surrogate pair"
+    return None
 
 
 class IdTable:

@@ -18,7 +18,7 @@ from culver.inputs import RowsLike, as_table
 from culver.matcher.column_mapping import ColumnMapping
 from culver.matcher.event_values import event_of, events_of
 from culver.matcher.frames import TableForm, frame_of
-from culver.matcher.id_table import IdTable
+from culver.matcher.id_table import IdTable, checked_ids, shown_id
 from culver.matcher.match_lists import LISTS, PAIRS, in_order, lists_of, pairs_of, split
 from culver.matcher.packed_texts import PackedTexts
 from culver.matcher.text_table import TextTable
@@ -70,10 +70,11 @@ class Matcher:
         try:
             predicate = parse(_text(filter, "a filter"))
         except CulverError as exc:
-            raise _about(exc, f"filter {id!r}", id=id) from exc
+            raise _about(exc, f"filter {shown_id(id)}", id=id) from exc
         with self._changing():
-            self._check_new([_text(id, "an id")])
-            number = self._ids.append([id])
+            listed = checked_ids([id])
+            self._check_new(listed)
+            number = self._ids.append(listed)
             self._texts.add(number, filter)
             self._filter.add([(number, predicate)])
 
@@ -113,9 +114,8 @@ class Matcher:
     def remove(self, id: str) -> None:  # noqa: A002
         """Remove a filter. Raises NotFound where there is none with this id."""
         with self._changing():
-            number = self._ids.remove(id)
-            if number is None:
-                raise NotFound(f"there is no filter {id!r}", field="id")
+            number = self._number(id)
+            self._ids.remove(id)
             self._filter.remove([number])
             self._texts.remove(number)
             if self._ids.count > 2 * len(self._ids) + _FEW_HOLES:
@@ -124,17 +124,14 @@ class Matcher:
     def filter(self, id: str) -> str:  # noqa: A002
         """The text of a filter. Raises NotFound."""
         with self._lock:
-            number = self._ids.numbers().get(id)
-            if number is None:
-                raise NotFound(f"there is no filter {id!r}", field="id")
-            return self._texts.text(number)
+            return self._texts.text(self._number(id))
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def __contains__(self, id: object) -> bool:  # noqa: A002
         with self._lock:
-            return id in self._ids.numbers()
+            return isinstance(id, str) and id in self._ids.numbers()
 
     def __iter__(self) -> Iterator[str]:
         """The ids, in the order of adding."""
@@ -284,20 +281,30 @@ class Matcher:
         if self._closed:
             raise ValueError("the matcher is closed")
 
+    def _number(self, id_: Any) -> int:
+        number = self._ids.numbers().get(_text(id_, "an id"))
+        if number is None:
+            raise NotFound(f"there is no filter {shown_id(id_)}", field="id")
+        return number
+
     def _check_new(self, ids: Collection[str]) -> None:
         known = self._ids.numbers()
         if not known.keys().isdisjoint(ids):
             taken = next(each for each in ids if each in known)
-            raise Conflict(f"there is a filter {taken!r} already; remove it first", field="id")
+            raise Conflict(f"there is a filter {shown_id(taken)} already; remove it first", field="id")
 
     def _ids_for(self, ids: Iterable[str] | str, count: int) -> list[str]:
         if isinstance(ids, str):
-            return self._ids.unused(ids, count)
-        listed = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else list(ids)
-        for row, each in enumerate(listed):
-            if not isinstance(each, str):
-                what = f"an id is a string, not {type(each).__name__}"
-                raise InvalidRequest(f"row {row}: {what}", field="ids", row=row)
+            return checked_ids(self._ids.unused(checked_ids([ids])[0], count))
+        if not isinstance(ids, Iterable):
+            wanted = "a list of strings, or a string that begins each"
+            raise InvalidRequest(f"ids are {wanted}, not {type(ids).__name__}", field="ids")
+        given = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else list(ids)
+        try:
+            listed = checked_ids(given)
+        except InvalidRequest as exc:
+            row = exc.details["place"]
+            raise InvalidRequest(f"row {row}: {exc.message}", field="ids", row=row) from exc
         if len(listed) != count:
             raise InvalidRequest(
                 f"there are {counted(len(listed), 'id')} for {counted(count, 'row')}", field="ids"
@@ -306,9 +313,9 @@ class Matcher:
             seen: set[str] = set()
             for each in listed:
                 if each in seen:
-                    raise Conflict(f"the id {each!r} is given to two rows", field="ids")
+                    raise Conflict(f"the id {shown_id(each)} is given to two rows", field="ids")
                 seen.add(each)
-        return [str(each) for each in listed]
+        return listed
 
     def _renumber(self) -> None:
         """Forget the numbers of removed filters."""

@@ -67,6 +67,7 @@ def test_length_membership_and_texts(quotes: Matcher) -> None:
     assert "x" in quotes
     assert "y" not in quotes
     assert 1 not in quotes
+    assert [] not in quotes
     assert quotes.filter("x") == "symbol = 'XYZ' AND close >= 1.5"
     assert quotes.attributes == {"price", "symbol", "close"}
     assert quotes.domains == {
@@ -161,6 +162,18 @@ def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPat
         (lambda m: m.add("new", "price > ?"), InvalidFilter, "filter 'new': "),
         (lambda m: m.add(7, "TRUE"), InvalidRequest, "an id is a string, not int"),
         (lambda m: m.add("new", None), InvalidRequest, "filter 'new': a filter is a string, not NoneType"),
+        (lambda m: m.add("", "TRUE"), InvalidRequest, "the id '' is empty"),
+        (lambda m: m.add(1025 * "x", "TRUE"), InvalidRequest, "the id 'xxxxxxx"),
+        (lambda m: m.add("a\ud800", "TRUE"), InvalidRequest, r"the id 'a\ud800' holds half of a surrogate pair"),
+        (lambda m: m.remove([]), InvalidRequest, "an id is a string, not list"),
+        (lambda m: m.filter({}), InvalidRequest, "an id is a string, not dict"),
+        (lambda m: m.explain(None, {}), InvalidRequest, "an id is a string, not NoneType"),
+        (lambda m: m.remove("\ud800"), NotFound, r"there is no filter '\ud800'"),
+        (lambda m: m.add_many(FORM, ROWS, ids=["n", "\ud800"]), InvalidRequest, r"row 1: the id '\ud800' holds"),
+        (lambda m: m.add_many(FORM, ROWS, ids=["", "n"]), InvalidRequest, "row 0: the id '' is empty"),
+        (lambda m: m.add_many(FORM, ROWS, ids=""), InvalidRequest, "the id '' is empty"),
+        (lambda m: m.add_many(FORM, ROWS, ids=1023 * "x"), InvalidRequest, "the id 'xxx"),
+        (lambda m: m.add_many(FORM, ROWS, ids=None), InvalidRequest, "ids are a list of strings, or a string that"),
         (lambda m: m.remove("new"), NotFound, "there is no filter 'new'"),
         (lambda m: m.filter("new"), NotFound, "there is no filter 'new'"),
         (lambda m: m.explain("new", {}), NotFound, "there is no filter 'new'"),
