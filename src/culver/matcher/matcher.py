@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.config import UNLIMITED_FILTERS
-from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, NotFound, counted
+from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, NotFound, TooLarge, counted
 from culver.inputs import RowsLike, as_table
 from culver.matcher.column_mapping import ColumnMapping
 from culver.matcher.event_values import event_of, events_of
@@ -85,8 +85,8 @@ class Matcher:
         `rows` is a list of rows, a dictionary of columns, an Arrow table or a data frame. `ids` has an id for each
         row, or a text that begins each: "row" makes row.0, row.1 and so on, after those that there are.
 
-        Returns the ids. Raises InvalidFilter and InvalidRequest, with `row` where it is about one, and Conflict; then
-        it has added none.
+        Returns the ids. Raises InvalidFilter, TooLarge and InvalidRequest, with `row` where it is about one, and
+        Conflict; then it has added none.
         """
         prepared = prepare(_text(filter, "a filter"))
         if not prepared.parameters:
@@ -107,9 +107,11 @@ class Matcher:
                 self._ids.append(listed)
                 self._texts.add_rows(first, prepared.text, columns)
                 return listed
-        except InvalidFilter as exc:
+        except (InvalidFilter, TooLarge) as exc:
             row = exc.details.get("row")
             raise (exc if row is None else _about(exc, f"row {row}")) from exc
+        except (pa.ArrowException, UnicodeDecodeError) as exc:
+            raise InvalidRequest(f"these are no rows of values: {exc}", field="rows") from exc
 
     def remove(self, id: str) -> None:  # noqa: A002
         """Remove a filter. Raises NotFound where there is none with this id."""

@@ -25,6 +25,7 @@ from culver.errors import (
     NotFound,
     StorageCorrupt,
     StorageError,
+    TooLarge,
 )
 from culver.matcher import matcher as matcher_module, text_table
 from culver.matcher.id_table import IdTable
@@ -32,6 +33,7 @@ from culver.model import Domain
 
 FORM = "symbol = ? AND close >= ?"
 ROWS = [("XYZ", 1.5), ("ABC", 2.0)]
+NULL_AND = {each: pa.DictionaryArray.from_arrays([0], pa.array([each, None])) for each in "xy"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -198,6 +200,23 @@ def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPat
             lambda m: m.add_many("a = ?", pa.table({"a": pa.array([1, None])})),
             InvalidFilter,
             "row 1: the value for parameter 1 is missing",
+        ),
+        (
+            lambda m: m.add_many("a = ?", [("x",), (20_000 * "x",)]),
+            TooLarge,
+            "row 1: the filter has 20006 characters",
+        ),
+        (
+            lambda m: m.add_many("a > ?", pa.table({"a": pa.array([0, 2**62], pa.timestamp("s", "UTC"))})),
+            InvalidFilter,
+            "row 1: the value for parameter 1 is a moment beyond all years",
+        ),
+        (
+            lambda m: m.add_many(
+                "a = ?", pa.table({"a": pa.chunked_array([NULL_AND[each] for each in ("x", "y")])})
+            ),
+            InvalidRequest,
+            "these are no rows of values: Cannot yet unify dictionaries with nulls",
         ),
         (lambda m: m.match({"a": float("nan")}), InvalidEvent, "a is nan"),
         (lambda m: m.match([{}, {"a": {"b": object()}}]), InvalidEvent, "event [1]: a.b is of type object"),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from culver.errors import InvalidFilter
 from culver.model.columns.event_batch import deserialise, serialise
-from culver.model.timestamps import parse_timestamp
+from culver.model.timestamps import LATEST, parse_timestamp
 from culver.model.values import Scalar, Timestamp
 
 Columns = tuple[pa.Array, ...]
@@ -79,9 +79,9 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
         return array.cast(kind)
     except pa.ArrowInvalid:
         if pa.types.is_timestamp(kind):
-            raise refusal(
-                0, parameter, "or one below it is a moment beyond all years that there are"
-            ) from None
+            seconds = array.cast(pa.timestamp("s", kind.tz), safe=False).cast(pa.int64()).to_numpy()
+            row = int(np.argmax(np.abs(seconds.astype(np.float64)) > LATEST / 1e6))
+            raise refusal(row, parameter, "is a moment beyond all years that there are") from None
         # An unsigned integer does not fit.
         row = int(np.argmax(array.to_numpy() > np.uint64(2**63 - 1)))
         raise refusal(row, parameter, f"does not fit in {kind}") from None
