@@ -1,6 +1,7 @@
 """`culver.Matcher`: the matcher by itself, in any Python program, without a site."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -55,8 +56,8 @@ class Matcher:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Map what `save` has written. Processes that open the same file share its memory; what one of them changes
-        afterwards is its own. Raises NotFound, StorageError and StorageCorrupt."""
-        stored = read_filter(Path(path))
+        afterwards is its own. Raises NotFound, StorageError, StorageCorrupt and InvalidRequest."""
+        stored = read_filter(_path(path))
         matcher = cls()
         matcher._filter = stored.filter
         matcher._ids = IdTable(PackedTexts(stored.arrays["id_start"], stored.arrays["id_bytes"]))
@@ -71,7 +72,7 @@ class Matcher:
             predicate = parse(_text(filter, "a filter"))
         except CulverError as exc:
             raise _about(exc, f"filter {shown_id(id)}", id=id) from exc
-        with self._changing():
+        with self._opened():
             listed = checked_ids([id])
             self._check_new(listed)
             number = self._ids.append(listed)
@@ -97,7 +98,7 @@ class Matcher:
             raise InvalidRequest(f"the rows have {given}, and the filter has {wanted}", field="rows")
         try:
             columns = tuple(column_of_array(each, place) for place, each in enumerate(table.columns, 1))
-            with self._changing():
+            with self._opened():
                 listed = self._ids_for(ids, table.num_rows)
                 self._check_new(listed)
                 if not listed:
@@ -115,7 +116,7 @@ class Matcher:
 
     def remove(self, id: str) -> None:  # noqa: A002
         """Remove a filter. Raises NotFound where there is none with this id."""
-        with self._changing():
+        with self._opened():
             number = self._number(id)
             self._ids.remove(id)
             self._filter.remove([number])
@@ -125,19 +126,20 @@ class Matcher:
 
     def filter(self, id: str) -> str:  # noqa: A002
         """The text of a filter. Raises NotFound."""
-        with self._lock:
+        with self._opened():
             return self._texts.text(self._number(id))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        with self._opened():
+            return len(self._ids)
 
     def __contains__(self, id: object) -> bool:  # noqa: A002
-        with self._lock:
+        with self._opened():
             return isinstance(id, str) and id in self._ids.numbers()
 
     def __iter__(self) -> Iterator[str]:
         """The ids, in the order of adding."""
-        with self._lock:
+        with self._opened():
             return iter(list(self._ids.numbers()))
 
     @property
@@ -238,24 +240,25 @@ class Matcher:
 
     def save(self, path: str | Path) -> None:
         """Write everything into one file for `open`, which appears as a whole and replaces one that is there. Raises
-        StorageFull and StorageError with nothing changed."""
-        with self._lock:
-            self._check_open()
+        StorageFull, StorageError and InvalidRequest with nothing changed."""
+        target = _path(path)
+        with self._opened():
             kept, table = self._ids.kept(), self._filter.table()
             texts, ids = self._texts.renumbered(kept), self._ids.renumbered().packed()
         meta, arrays = texts.packed()
         arrays |= {"id_start": ids.starts, "id_bytes": ids.data}
         table = replace(table, numbers=np.searchsorted(kept, table.numbers))
-        write_filter(Path(path), table, meta, arrays)
+        write_filter(target, table, meta, arrays)
 
     def close(self) -> None:
-        """Let go of files and memory. Harmless to call again."""
+        """Let go of files and memory. Harmless to call again; every other use then raises ValueError."""
         with self._lock:
             self._filter.close()
             self._closed = True
             self._filter, self._ids, self._texts = ColumnarFilter(), IdTable(), TextTable()
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -275,9 +278,12 @@ class Matcher:
             self._check_open()
             return self._filter.settled(), self._ids.array()
 
-    def _changing(self) -> "threading.RLock":
-        self._check_open()
-        return self._lock
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Nobody changes or closes the matcher meanwhile."""
+        with self._lock:
+            self._check_open()
+            yield
 
     def _check_open(self) -> None:
         if self._closed:
@@ -332,6 +338,16 @@ def _text(given: Any, what: str) -> str:
     if not isinstance(given, str):
         raise InvalidRequest(f"{what} is a string, not {type(given).__name__}", field=what.split()[1])
     return given
+
+
+def _path(given: Any) -> Path:
+    try:
+        path = Path(os.fsdecode(given))
+        if path.name and b"\0" not in os.fsencode(path):
+            return path
+    except (TypeError, UnicodeEncodeError):
+        pass
+    raise InvalidRequest(f"{ascii(given)[:100]} is no path of a file", field="path")
 
 
 def _about(error: CulverError, what: str, **details: Any) -> CulverError:

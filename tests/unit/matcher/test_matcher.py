@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -458,9 +458,33 @@ def test_a_closed_matcher_says_so(quotes: Matcher) -> None:
     with quotes:
         pass
     quotes.close()
-    for action in (lambda: quotes.match({}), lambda: quotes.add("b", "TRUE"), lambda: quotes.save("x")):
+    actions: list[Callable[[], object]] = [
+        lambda: quotes.match({}),
+        lambda: quotes.match([]),
+        lambda: quotes.match_pairs(pa.table({})),
+        lambda: quotes.explain("x", {}),
+        lambda: quotes.add("b", "TRUE"),
+        lambda: quotes.add_many(FORM, ROWS),
+        lambda: quotes.remove("x"),
+        lambda: quotes.filter("x"),
+        lambda: len(quotes),
+        lambda: "x" in quotes,
+        lambda: list(quotes),
+        lambda: quotes.attributes,
+        lambda: quotes.domains,
+        lambda: quotes.save("x"),
+        quotes.__enter__,
+    ]
+    for action in actions:
         with pytest.raises(ValueError, match="the matcher is closed"):
             action()
+
+
+@pytest.mark.parametrize("path", [None, 5, [], "", ".", "a\0b", "\ud800"], ids=ascii)
+def test_what_is_no_path_is_refused(quotes: Matcher, path: Any) -> None:
+    for action in (quotes.save, Matcher.open):
+        with pytest.raises(InvalidRequest, match="is no path of a file"):
+            action(path)
 
 
 # --- threads ----------------------------------------------------------------------------------------------
