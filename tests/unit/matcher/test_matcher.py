@@ -235,6 +235,13 @@ def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPat
             InvalidEvent,
             "the frame cannot be read: ",
         ),
+        (lambda m: m.match(pandas.DataFrame({"price": ["\ud800"]})), InvalidEvent, "the frame cannot be read: "),
+        (lambda m: m.match(polars.Series([1])), InvalidEvent, "the frame cannot be read: Cannot import schema"),
+        (
+            lambda m: m.match(polars.DataFrame({"price": polars.Series([2**64], dtype=polars.Int128)})),
+            InvalidEvent,
+            "the frame cannot be read: ",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_and_changes_nothing(
@@ -327,6 +334,62 @@ def test_frames_hand_over_what_a_name_means(name: str) -> None:
     frame = pandas.DataFrame(rows)
     assert matcher.match(frame).tolist() == [["a"]]
     assert matcher.match(polars.from_pandas(frame.drop(columns="other"))).to_list() == [["a"]]
+
+
+class GeoFrame(pandas.DataFrame):  # type: ignore[misc]
+    """As GeoPandas makes them."""
+
+
+def test_frames_of_any_class_and_index_keep_their_index(quotes: Matcher) -> None:
+    frame = pandas.DataFrame({"price": [21, 1, 22], "symbol": ["a", "b", "a"]})
+    chosen = frame[frame.symbol == "a"]
+    for each in (chosen, GeoFrame(chosen)):
+        series = quotes.match(each)
+        assert isinstance(series, pandas.Series)
+        assert series.to_dict() == {0: ["dear"], 2: ["dear"]}
+    assert quotes.match(frame.set_index("price")).tolist() == [[], [], []]
+    assert quotes.add_many(FORM, chosen[["symbol", "price"]]) == ["row.0", "row.1"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "wanted"),
+    [
+        ([21, None, float("nan")], object, [["dear"], [], []]),
+        ([Decimal("20.5"), None, Decimal("NaN")], object, [["dear"], [], []]),
+        ([21, None], "Int64", [["dear"], []]),
+        ([21.5, None], "Float64", [["dear"], []]),
+        ([21, None], "category", [["dear"], []]),
+        ([21, None], "int64[pyarrow]", [["dear"], []]),
+        (["21", None, float("nan"), pandas.NA], object, [[], [], [], []]),
+        (["21", None], "string", [[], []]),
+    ],
+)
+def test_columns_of_pandas(quotes: Matcher, values: list[Any], kind: Any, wanted: list[list[str]]) -> None:
+    assert quotes.match(pandas.DataFrame({"price": pandas.Series(values, dtype=kind)})).tolist() == wanted
+
+
+AWARE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            [AWARE, AWARE.replace(tzinfo=None)],
+            "timestamps with a time zone and, in row 1, timestamps without",
+        ),
+        (
+            [pandas.NaT, AWARE.date(), AWARE],
+            "dates and, in row 2, timestamps with a time zone: make them one",
+        ),
+    ],
+)
+def test_objects_that_arrow_would_take_for_another_kind_are_refused(
+    quotes: Matcher, values: list[Any], words: str
+) -> None:
+    frame = pandas.DataFrame({"price": pandas.Series(values, dtype=object)})
+    with pytest.raises(InvalidEvent, match=f"the column 'price' holds {words}"):
+        quotes.match(frame, timezone="UTC")
 
 
 def test_nothing_in_is_nothing_out(quotes: Matcher) -> None:
