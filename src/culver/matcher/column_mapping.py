@@ -9,6 +9,7 @@ A null is an absent attribute. docs/matcher.md has the table of types.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from culver.model.columns import (
 Converter = Callable[[pa.Array, str], pa.Array]
 
 _MOST_INTEGER = 2**63 - 1
+_WIDEST = pa.decimal256(76, 0)
 _DEEPEST = 64
 
 
@@ -242,10 +244,13 @@ def _reals(array: pa.Array, name: str) -> pa.Array:
 
 
 def _whole_decimals(array: pa.Array, name: str) -> pa.Array:
+    array = array.cast(_WIDEST)  # Arrow makes no integers of the narrowest
     try:
         return array.cast(pa.int64())
     except pa.ArrowInvalid:
-        bad = pc.greater(pc.abs(array.cast(pa.float64())), float(_MOST_INTEGER)).fill_null(False)
+        ends = (pa.scalar(Decimal(end), _WIDEST) for end in (-_MOST_INTEGER - 1, _MOST_INTEGER))
+        below, above = (compare(array, end) for compare, end in zip((pc.less, pc.greater), ends, strict=True))
+        bad = pc.or_(below, above).fill_null(False)
         raise _bad_row(name, bad, "holds an integer beyond 64 bits") from None
 
 

@@ -37,6 +37,9 @@ TYPES: list[tuple[pa.Array, Kind, list[Any]]] = [
     (pa.array([Decimal("0.30"), None, Decimal("20.1")], pa.decimal128(38, 18)), Kind.REAL, [0.3, None, 20.1]),
     (pa.array([Decimal("0.30"), None, Decimal("20.1")], pa.decimal256(50, 18)), Kind.REAL, [0.3, None, 20.1]),
     (pa.array([Decimal(3), None, Decimal(10**18)], pa.decimal128(38, 0)), Kind.INTEGER, [3, None, 10**18]),
+    (pa.array([Decimal(3), None], pa.decimal32(5, 0)), Kind.INTEGER, [3, None]),
+    (pa.array([Decimal("0.3"), None], pa.decimal32(5, 1)), Kind.REAL, [0.3, None]),
+    (pa.array([Decimal(300), None], pa.decimal128(5, -2)), Kind.INTEGER, [300, None]),
     *(
         (pa.array(TEXTS, kind), Kind.STRING, NORMAL)
         for kind in (pa.string(), pa.large_string(), pa.string_view())
@@ -165,9 +168,12 @@ def test_an_unknown_time_zone_is_refused_before_anything_is_read(timezone: Any) 
     ("array", "words"),
     [
         (pa.array([1, 2**63], pa.uint64()), "holds an integer beyond 64 bits in row 1"),
-        (
-            pa.array([None, Decimal(10) ** 19], pa.decimal128(38, 0)),
-            "holds an integer beyond 64 bits in row 1",
+        *(
+            (
+                pa.array([None, Decimal(value)], pa.decimal128(38, 0)),
+                "holds an integer beyond 64 bits in row 1",
+            )
+            for value in (10**19, 2**63, -(2**63) - 1)
         ),
         (
             pa.array([0, 10**12], pa.timestamp("s", "UTC")),
