@@ -58,11 +58,13 @@ def _transposed(rows: Iterable[Sequence[Any]]) -> "pa.Table":
     listed = list(rows)
     if not listed:
         return pa.table({})
-    for number, row in enumerate(listed):
-        if isinstance(row, str | bytes | Mapping | Set) or not hasattr(row, "__len__"):
-            what = f"row {number} is of the type {type(row).__name__}"
+    for kind in set(map(type, listed)):
+        if issubclass(kind, str | bytes | Mapping | Set) or not hasattr(kind, "__len__"):
+            number = next(number for number, row in enumerate(listed) if type(row) is kind)
             advice = "give a list of values, in the order of the parameters"
-            raise InvalidRequest(f"{what}; {advice}", field="rows", row=number)
+            message = f"row {number} is of the type {kind.__name__}; {advice}"
+            raise InvalidRequest(message, field="rows", row=number)
+    for number, row in enumerate(listed):
         if len(row) != len(listed[0]):
             wanted = counted(len(listed[0]), "value")
             raise InvalidRequest(
