@@ -71,6 +71,8 @@ _COLUMNS = {
 
 def random_table(rng: random.Random, count: int) -> tuple[pa.Table, Rows]:
     """A table of so many events, and the events as dictionaries."""
+    begin = rng.randrange(5) if rng.random() < 0.3 else 0
+    count += begin
     columns: dict[str, pa.Array] = {}
     rows: Rows = [{} for _ in range(count)]
     for name, home in _COLUMNS.items():
@@ -94,7 +96,6 @@ def random_table(rng: random.Random, count: int) -> tuple[pa.Table, Rows]:
     table = pa.table(columns)
     if count > 2 and rng.random() < 0.5:
         table = pa.concat_tables([table.slice(0, count // 2), table.slice(count // 2)])
-    begin = rng.randrange(count) if count and rng.random() < 0.3 else 0
     return table.slice(begin), rows[begin:]
 
 
