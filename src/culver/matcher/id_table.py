@@ -95,7 +95,7 @@ class IdTable:
         if self._next and ids:
             beginning, _, place = ids[-1].rpartition(".")
             if beginning in self._next and place.isdecimal():
-                self._next[beginning] = int(place) + 1
+                self._next[beginning] = max(self._next[beginning], int(place) + 1)
         if self._objects is not None:
             if end > len(self._objects):
                 self._objects = np.concatenate([self._objects, np.empty(end, object)])

@@ -133,6 +133,8 @@ def test_made_ids_cost_the_same_however_many_there_are() -> None:
     table._numbers = Ids(table.numbers())
     for count in (1, 2, 3):
         table.append(table.unused("row", count))
+        table.remove("row.5")
+        table.append(["row.5"])
     assert table.unused("row", 1) == ["row.1006"]
 
 
