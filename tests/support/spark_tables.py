@@ -50,7 +50,9 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
     types = pa.types
     if types.is_struct(kind):
         return pa.struct([(field.name, _spark_type(field.type)) for field in kind])
-    if types.is_dictionary(kind) or types.is_string_view(kind) or types.is_large_string(kind):
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _spark_type(kind.value_type)
+    if types.is_string_view(kind) or types.is_large_string(kind):
         return pa.string()
     if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind):
         return pa.list_(pa.string())

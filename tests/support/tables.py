@@ -71,6 +71,8 @@ _COLUMNS = {
 
 def random_table(rng: random.Random, count: int) -> tuple[pa.Table, Rows]:
     """A table of so many events, and the events as dictionaries."""
+    begin = rng.randrange(5) if rng.random() < 0.3 else 0
+    count += begin
     columns: dict[str, pa.Array] = {}
     rows: Rows = [{} for _ in range(count)]
     for name, home in _COLUMNS.items():
@@ -79,23 +81,39 @@ def random_table(rng: random.Random, count: int) -> tuple[pa.Table, Rows]:
         make = home if rng.random() < 0.8 else rng.choice(list(_COLUMNS.values()))
         kind, draw = make(rng)
         values = [None if rng.random() < 0.2 else draw() for _ in range(count)]
-        columns[name] = _array(values, kind)
+        columns[name] = _encoded(rng, _array(values, kind))
         for row, value in zip(rows, values, strict=True):
             row[name] = value
-    if rng.random() < 0.6:
-        kind, draw = _COLUMNS[rng.choice("ad")](rng)
-        inner = [None if rng.random() < 0.2 else {"a": None if rng.random() < 0.2 else draw()} for _ in rows]
+    if rng.random() < 0.8:
         name = rng.choice(("nested", "data"))
-        fields = _array([None if each is None else each["a"] for each in inner], kind)
-        mask = pa.array([each is None for each in inner], pa.bool_())
-        columns[name] = pa.StructArray.from_arrays([fields], ["a"], mask=mask)
-        for row, value in zip(rows, inner, strict=True):
-            row[name] = value
+        kind, draw = _COLUMNS[rng.choice("adg")](rng)
+        fields = [None if rng.random() < 0.2 else draw() for _ in rows]
+        null = [rng.random() < 0.2 for _ in rows]
+        columns[name] = _struct(rng, _array(fields, kind), null)
+        for row, field, gone in zip(rows, fields, null, strict=True):
+            row[name] = None if gone else {"a": field}
     columns["unused"] = pa.array([b"?"] * count, pa.binary())
     table = pa.table(columns)
     if count > 2 and rng.random() < 0.5:
         table = pa.concat_tables([table.slice(0, count // 2), table.slice(count // 2)])
-    return table, rows
+    return table.slice(begin), rows[begin:]
+
+
+def _struct(rng: random.Random, fields: pa.Array, null: list[bool]) -> pa.Array:
+    """A struct with a field `a`, encoded somehow. A null one holds a value all the same, which is not to be seen."""
+    struct = pa.StructArray.from_arrays([_encoded(rng, fields)], ["a"], mask=pa.array(null, pa.bool_()))
+    return struct if "run_end_encoded" in str(struct.type) else _encoded(rng, struct)
+
+
+def _encoded(rng: random.Random, array: pa.Array) -> pa.Array:
+    """The same values in a dictionary (some of whose values may be null), as runs, or as they are."""
+    places = pa.array(range(len(array)), pa.int32())
+    match rng.randrange(6):
+        case 0:
+            return pa.DictionaryArray.from_arrays(places, array)
+        case 1 if len(array) and not array.offset and not pa.types.is_dictionary(array.type):
+            return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(array) + 1), pa.int32()), array)
+    return array
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

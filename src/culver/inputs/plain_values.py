@@ -117,4 +117,10 @@ def encode_timestamp(moment: datetime, path: str) -> dict[str, str]:
             "UTC, and .astimezone() where it is in local time, as those of Spark are",
             field=path,
         )
-    return {"$timestamp": moment.astimezone(UTC).isoformat().replace("+00:00", "Z")}
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidEvent(
+            f"{path}: a timestamp must lie in the years 0001 to 9999 of UTC", field=path
+        ) from None
+    return {"$timestamp": moment.isoformat().replace("+00:00", "Z")}

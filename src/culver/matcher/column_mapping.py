@@ -8,7 +8,8 @@
 A null is an absent attribute. docs/matcher.md has the table of types.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ from culver.model.columns import (
     PAYLOAD,
     RECEIVED,
     column_name,
-    decoded,
     is_text,
     whole_microseconds,
 )
@@ -30,6 +30,7 @@ from culver.model.columns import (
 Converter = Callable[[pa.Array, str], pa.Array]
 
 _MOST_INTEGER = 2**63 - 1
+_WIDEST = pa.decimal256(76, 0)
 _DEEPEST = 64
 
 
@@ -77,11 +78,11 @@ class ColumnMapping:
         arrays = [pa.nulls(count, pa.binary()), pa.array(np.zeros(count, np.int64))]
         names = [PAYLOAD, RECEIVED]
         for column in self._columns:
-            array = rows.column(column.path[0])
-            for step in column.path[1:]:
-                # `flatten` leaves out what a null struct holds.
-                array = _plain(array).flatten()[step]
-            arrays.append(column.convert(_plain(array), column.attribute))
+            try:
+                array = _plain(rows.column(column.path[0]), column.path[1:])
+                arrays.append(column.convert(array, column.attribute))
+            except pa.ArrowException as exc:
+                raise _fault(column.attribute, f"cannot be read: {exc}") from exc
             names.append(column_name(column.kind, column.attribute))
         return pa.RecordBatch.from_arrays(arrays, names)
 
@@ -141,7 +142,7 @@ def _conversion(kind: pa.DataType, name: str, timezone: str | None) -> tuple[Kin
                 "holds timestamps without a time zone, which name no moment: give them one, or say `timezone`"
             )
             raise _fault(name, what)
-        return Kind.TIMESTAMP, _zoned(timezone)
+        return Kind.TIMESTAMP, _zoned(timezone, name)
     if _is_list(kind):
         item = _plain_type(kind.value_type)
         if is_text(item) or types.is_null(item):
@@ -173,17 +174,40 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
             return kind
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def _plain(array: pa.Array, path: Iterable[int] = ()) -> pa.Array:
+    """The values at the end of a path through structs, without any encoding. What a null struct holds is null,
+    whatever its fields say."""
+    # Each step says where in the inner array the values of the outer one are. Arrow itself neither decodes every
+    # encoding of every type nor hides the runs below a null struct.
+    steps = iter(path)
+    places: pa.Array | None = None
     while True:
         kind = array.type
+        within: pa.Array | None = None
         if isinstance(kind, pa.BaseExtensionType):
             array = array.storage
         elif pa.types.is_dictionary(kind):
-            array = decoded(array)
+            within, array = array.indices, array.dictionary
         elif pa.types.is_run_end_encoded(kind):
-            array = pc.run_end_decode(array)
+            rows = np.arange(array.offset, array.offset + len(array))
+            runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+            within, array = pa.array(runs), array.values
+        elif pa.types.is_struct(kind):
+            if array.null_count:
+                absent = array.is_null().to_numpy(zero_copy_only=False)
+                within = pa.array(np.arange(len(array)), mask=absent)
+            array = array.field(next(steps))
         else:
-            return array
+            return array if places is None else _simple(array).take(places)
+        if within is not None:
+            places = within if places is None else within.take(places)
+
+
+def _simple(array: pa.Array) -> pa.Array:
+    """The same values in a type from which Arrow can take some."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return _lists_of_strings(array) if _is_list(array.type) else array
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -220,10 +244,13 @@ def _reals(array: pa.Array, name: str) -> pa.Array:
 
 
 def _whole_decimals(array: pa.Array, name: str) -> pa.Array:
+    array = array.cast(_WIDEST)  # Arrow makes no integers of the narrowest
     try:
         return array.cast(pa.int64())
     except pa.ArrowInvalid:
-        bad = pc.greater(pc.abs(array.cast(pa.float64())), float(_MOST_INTEGER)).fill_null(False)
+        ends = (pa.scalar(Decimal(end), _WIDEST) for end in (-_MOST_INTEGER - 1, _MOST_INTEGER))
+        below, above = (compare(array, end) for compare, end in zip((pc.less, pc.greater), ends, strict=True))
+        bad = pc.or_(below, above).fill_null(False)
         raise _bad_row(name, bad, "holds an integer beyond 64 bits") from None
 
 
@@ -266,29 +293,37 @@ def _moments(array: pa.Array, name: str) -> pa.Array:
     return moments
 
 
-def _zoned(timezone: str) -> Converter:
+def _zoned(timezone: str, name: str) -> Converter:
     """A time that a change of the clock skips or repeats is taken as the earlier one."""
 
     def convert(array: pa.Array, name: str) -> pa.Array:
-        try:
-            moments = pc.assume_timezone(array, timezone, ambiguous="earliest", nonexistent="earliest")
-        except pa.ArrowInvalid as exc:
-            raise _fault(name, f"cannot be taken as times of {timezone!r}: {exc}") from None
+        moments = pc.assume_timezone(array, timezone, ambiguous="earliest", nonexistent="earliest")
         return _moments(moments, name)
 
+    try:
+        convert(pa.array([0], pa.timestamp("us")), name)
+    except (pa.ArrowInvalid, TypeError):
+        what = f"cannot be taken as times of {timezone!r}: give a time zone's name, such as 'Europe/Rome'"
+        raise _fault(name, what) from None
     return convert
 
 
 def _lists(array: pa.Array, name: str) -> pa.Array:
     """Lists of strings. A list with a null in it is no value, as in JSON."""
+    lists = _lists_of_strings(array)
+    texts = _strings(lists.values, name)
+    absent = lists.is_null().to_numpy(zero_copy_only=False)
+    if texts.null_count:
+        rows = pc.list_parent_indices(lists).to_numpy()
+        absent[rows[texts.is_null().to_numpy(zero_copy_only=False)]] = True
+    return pa.ListArray.from_arrays(lists.offsets, texts, mask=pa.array(absent) if absent.any() else None)
+
+
+def _lists_of_strings(array: pa.Array) -> pa.Array:
+    """Lists of any type as the type `list<string>`, without values that no list has."""
     items = _plain(pc.list_flatten(array))
-    texts = _strings(items.cast(pa.string()) if pa.types.is_null(items.type) else items, name)
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    absent = array.is_null().to_numpy(zero_copy_only=False)
-    if texts.null_count:
-        rows = np.repeat(np.arange(len(array)), lengths)
-        absent[rows[texts.is_null().to_numpy(zero_copy_only=False)]] = True
-    mask = pa.array(absent) if absent.any() else None
-    return pa.ListArray.from_arrays(pa.array(offsets), texts, mask=mask)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), items.cast(pa.string()), mask=mask)

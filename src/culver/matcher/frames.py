@@ -3,14 +3,17 @@
 Neither pandas nor Polars is imported before a program brings a frame of theirs.
 """
 
+import contextlib
 import importlib
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from datetime import date, datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from culver.errors import InvalidEvent
+from culver.inputs import is_a
 from culver.matcher.column_mapping import meant_attributes
 
 NAME = "matches"
@@ -29,23 +32,32 @@ class TableForm(Protocol):
 
 def frame_of(given: Any) -> TableForm | None:
     """None where `given` is no table."""
-    library = type(given).__module__.partition(".")[0]
-    kind = type(given).__name__
     if isinstance(given, pa.RecordBatch):
         return _Batch(given)
     if isinstance(given, pa.Table):
         return _Table(given)
-    if library == "pandas" and kind == "DataFrame":
+    if is_a(given, "pandas", "DataFrame"):
         return _Pandas(given)
-    if library == "polars" and kind == "DataFrame":
+    if is_a(given, "polars", "DataFrame"):
         return _Polars(given)
-    if library == "polars" and kind == "LazyFrame":
+    if is_a(given, "polars", "LazyFrame"):
         raise InvalidEvent("a LazyFrame has no rows yet: call .collect() first")
-    if library == "pyspark":
+    if is_a(given, "pyspark", "DataFrame"):
         raise InvalidEvent("a DataFrame of Spark is matched by culver.spark.match")
     if hasattr(given, "__arrow_c_stream__"):
-        return _Table(pa.table(given))
+        with _reading():
+            return _Table(pa.table(given))
     return None
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """What goes wrong inside is said of the frame."""
+    try:
+        yield
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
+        reason = " ".join(map(str, exc.args)).encode(errors="backslashreplace").decode()
+        raise InvalidEvent(f"the frame cannot be read: {reason}") from exc
 
 
 def _counted(table: pa.Table, rows: int) -> pa.Table:
@@ -80,10 +92,11 @@ class _Pandas:
     def table(self, names: Collection[str]) -> pa.Table:
         frame = self._given
         taken = frame.iloc[:, _columns_for(names, frame.columns)]
-        try:
+        with _reading():
             table = pa.Table.from_pandas(taken, preserve_index=False)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
-            raise InvalidEvent(f"the frame cannot be read: {' '.join(map(str, exc.args))}") from exc
+        for place, field in enumerate(table.schema):
+            if pa.types.is_temporal(field.type) and taken.dtypes.iloc[place].kind == "O":
+                _check_times(field.name, taken.iloc[:, place])
         return _counted(table, len(frame))
 
     def column(self, lists: pa.ChunkedArray) -> Any:
@@ -98,11 +111,28 @@ class _Polars:
     def table(self, names: Collection[str]) -> pa.Table:
         frame = self._given
         taken = frame[:, _columns_for(names, frame.columns)]
-        return _counted(taken.to_arrow(), len(frame))
+        with _reading():
+            return _counted(taken.to_arrow(), len(frame))
 
     def column(self, lists: pa.ChunkedArray) -> Any:
         polars = importlib.import_module("polars")
         return polars.Series(NAME, lists, dtype=polars.List(polars.String))
+
+
+def _check_times(name: str, values: Iterable[Any]) -> None:
+    """Refuse objects of several kinds, which Arrow would turn into the kind of the first without a word."""
+    found: dict[str, int] = {}
+    for row, value in enumerate(values):
+        if isinstance(value, datetime):
+            if value == value:  # unlike NaT of pandas
+                zone = "without" if value.utcoffset() is None else "with"
+                found.setdefault(f"timestamps {zone} a time zone", row)
+        elif isinstance(value, date):
+            found.setdefault("dates", row)
+    if len(found) > 1:
+        (first, _), (other, row), *_ = found.items()
+        what = f"the column {name!r} holds {first} and, in row {row}, {other}: make them one kind"
+        raise InvalidEvent(what, field=name, row=row)
 
 
 def _columns_for(names: Collection[str], columns: Iterable[Any]) -> list[int]:

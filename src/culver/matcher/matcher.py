@@ -1,5 +1,7 @@
 """`culver.Matcher`: the matcher by itself, in any Python program, without a site."""
 
+import contextlib
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -12,12 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.config import UNLIMITED_FILTERS
-from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, NotFound, counted
+from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, NotFound, TooLarge, counted
 from culver.inputs import RowsLike, as_table
 from culver.matcher.column_mapping import ColumnMapping
 from culver.matcher.event_values import event_of, events_of
 from culver.matcher.frames import TableForm, frame_of
-from culver.matcher.id_table import IdTable
+from culver.matcher.id_table import IdTable, checked_ids, shown_id
 from culver.matcher.match_lists import LISTS, PAIRS, in_order, lists_of, pairs_of, split
 from culver.matcher.packed_texts import PackedTexts
 from culver.matcher.text_table import TextTable
@@ -54,8 +56,8 @@ class Matcher:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Map what `save` has written. Processes that open the same file share its memory; what one of them changes
-        afterwards is its own. Raises NotFound, StorageError and StorageCorrupt."""
-        stored = read_filter(Path(path))
+        afterwards is its own. Raises NotFound, StorageError, StorageCorrupt and InvalidRequest."""
+        stored = read_filter(_path(path))
         matcher = cls()
         matcher._filter = stored.filter
         matcher._ids = IdTable(PackedTexts(stored.arrays["id_start"], stored.arrays["id_bytes"]))
@@ -69,10 +71,11 @@ class Matcher:
         try:
             predicate = parse(_text(filter, "a filter"))
         except CulverError as exc:
-            raise _about(exc, f"filter {id!r}", id=id) from exc
-        with self._changing():
-            self._check_new([_text(id, "an id")])
-            number = self._ids.append([id])
+            raise _about(exc, f"filter {shown_id(id)}", id=id) from exc
+        with self._opened():
+            listed = checked_ids([id])
+            self._check_new(listed)
+            number = self._ids.append(listed)
             self._texts.add(number, filter)
             self._filter.add([(number, predicate)])
 
@@ -83,8 +86,8 @@ class Matcher:
         `rows` is a list of rows, a dictionary of columns, an Arrow table or a data frame. `ids` has an id for each
         row, or a text that begins each: "row" makes row.0, row.1 and so on, after those that there are.
 
-        Returns the ids. Raises InvalidFilter and InvalidRequest, with `row` where it is about one, and Conflict; then
-        it has added none.
+        Returns the ids. Raises InvalidFilter, TooLarge and InvalidRequest, with `row` where it is about one, and
+        Conflict; then it has added none.
         """
         prepared = prepare(_text(filter, "a filter"))
         if not prepared.parameters:
@@ -95,7 +98,7 @@ class Matcher:
             raise InvalidRequest(f"the rows have {given}, and the filter has {wanted}", field="rows")
         try:
             columns = tuple(column_of_array(each, place) for place, each in enumerate(table.columns, 1))
-            with self._changing():
+            with self._opened():
                 listed = self._ids_for(ids, table.num_rows)
                 self._check_new(listed)
                 if not listed:
@@ -103,18 +106,19 @@ class Matcher:
                 first = self._ids.count
                 self._filter.add_rows(prepared, np.arange(first, first + len(listed)), columns)
                 self._ids.append(listed)
-                self._texts.add_rows(first, prepared, columns)
+                self._texts.add_rows(first, prepared.text, columns)
                 return listed
-        except InvalidFilter as exc:
+        except (InvalidFilter, TooLarge) as exc:
             row = exc.details.get("row")
             raise (exc if row is None else _about(exc, f"row {row}")) from exc
+        except (pa.ArrowException, UnicodeDecodeError) as exc:
+            raise InvalidRequest(f"these are no rows of values: {exc}", field="rows") from exc
 
     def remove(self, id: str) -> None:  # noqa: A002
         """Remove a filter. Raises NotFound where there is none with this id."""
-        with self._changing():
-            number = self._ids.remove(id)
-            if number is None:
-                raise NotFound(f"there is no filter {id!r}", field="id")
+        with self._opened():
+            number = self._number(id)
+            self._ids.remove(id)
             self._filter.remove([number])
             self._texts.remove(number)
             if self._ids.count > 2 * len(self._ids) + _FEW_HOLES:
@@ -122,22 +126,20 @@ class Matcher:
 
     def filter(self, id: str) -> str:  # noqa: A002
         """The text of a filter. Raises NotFound."""
-        with self._lock:
-            number = self._ids.numbers().get(id)
-            if number is None:
-                raise NotFound(f"there is no filter {id!r}", field="id")
-            return self._texts.text(number)
+        with self._opened():
+            return self._texts.text(self._number(id))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        with self._opened():
+            return len(self._ids)
 
     def __contains__(self, id: object) -> bool:  # noqa: A002
-        with self._lock:
-            return id in self._ids.numbers()
+        with self._opened():
+            return isinstance(id, str) and id in self._ids.numbers()
 
     def __iter__(self) -> Iterator[str]:
         """The ids, in the order of adding."""
-        with self._lock:
+        with self._opened():
             return iter(list(self._ids.numbers()))
 
     @property
@@ -225,8 +227,7 @@ class Matcher:
         mapping = ColumnMapping(table.schema, matcher.attributes, timezone)
         begin, step = 0, _FIRST_ROWS
         while begin < table.num_rows:
-            # Usually one batch; strings of more than 2 GiB do not fit into one.
-            for rows in table.slice(begin, step).combine_chunks().to_batches():
+            for rows in _batches(table.slice(begin, step)):
                 try:
                     batch = mapping.batch(rows)
                 except CulverError as exc:
@@ -239,24 +240,25 @@ class Matcher:
 
     def save(self, path: str | Path) -> None:
         """Write everything into one file for `open`, which appears as a whole and replaces one that is there. Raises
-        StorageFull and StorageError with nothing changed."""
-        with self._lock:
-            self._check_open()
+        StorageFull, StorageError and InvalidRequest with nothing changed."""
+        target = _path(path)
+        with self._opened():
             kept, table = self._ids.kept(), self._filter.table()
             texts, ids = self._texts.renumbered(kept), self._ids.renumbered().packed()
         meta, arrays = texts.packed()
         arrays |= {"id_start": ids.starts, "id_bytes": ids.data}
         table = replace(table, numbers=np.searchsorted(kept, table.numbers))
-        write_filter(Path(path), table, meta, arrays)
+        write_filter(target, table, meta, arrays)
 
     def close(self) -> None:
-        """Let go of files and memory. Harmless to call again."""
+        """Let go of files and memory. Harmless to call again; every other use then raises ValueError."""
         with self._lock:
             self._filter.close()
             self._closed = True
             self._filter, self._ids, self._texts = ColumnarFilter(), IdTable(), TextTable()
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -276,30 +278,41 @@ class Matcher:
             self._check_open()
             return self._filter.settled(), self._ids.array()
 
-    def _changing(self) -> "threading.RLock":
-        self._check_open()
-        return self._lock
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Nobody changes or closes the matcher meanwhile."""
+        with self._lock:
+            self._check_open()
+            yield
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError("the matcher is closed")
 
+    def _number(self, id_: Any) -> int:
+        number = self._ids.numbers().get(_text(id_, "an id"))
+        if number is None:
+            raise NotFound(f"there is no filter {shown_id(id_)}", field="id")
+        return number
+
     def _check_new(self, ids: Collection[str]) -> None:
         known = self._ids.numbers()
         if not known.keys().isdisjoint(ids):
             taken = next(each for each in ids if each in known)
-            raise Conflict(f"there is a filter {taken!r} already; remove it first", field="id")
+            raise Conflict(f"there is a filter {shown_id(taken)} already; remove it first", field="id")
 
     def _ids_for(self, ids: Iterable[str] | str, count: int) -> list[str]:
         if isinstance(ids, str):
-            places = (name[len(ids) + 1 :] for name in self._ids.numbers() if name.startswith(f"{ids}."))
-            first = max((int(place) + 1 for place in places if place.isdecimal()), default=0)
-            return [f"{ids}.{place}" for place in range(first, first + count)]
-        listed = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else list(ids)
-        for row, each in enumerate(listed):
-            if not isinstance(each, str):
-                what = f"an id is a string, not {type(each).__name__}"
-                raise InvalidRequest(f"row {row}: {what}", field="ids", row=row)
+            return checked_ids(self._ids.unused(checked_ids([ids])[0], count))
+        if not isinstance(ids, Iterable):
+            wanted = "a list of strings, or a string that begins each"
+            raise InvalidRequest(f"ids are {wanted}, not {type(ids).__name__}", field="ids")
+        given = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else list(ids)
+        try:
+            listed = checked_ids(given)
+        except InvalidRequest as exc:
+            row = exc.details["place"]
+            raise InvalidRequest(f"row {row}: {exc.message}", field="ids", row=row) from exc
         if len(listed) != count:
             raise InvalidRequest(
                 f"there are {counted(len(listed), 'id')} for {counted(count, 'row')}", field="ids"
@@ -308,9 +321,9 @@ class Matcher:
             seen: set[str] = set()
             for each in listed:
                 if each in seen:
-                    raise Conflict(f"the id {each!r} is given to two rows", field="ids")
+                    raise Conflict(f"the id {shown_id(each)} is given to two rows", field="ids")
                 seen.add(each)
-        return [str(each) for each in listed]
+        return listed
 
     def _renumber(self) -> None:
         """Forget the numbers of removed filters."""
@@ -327,6 +340,16 @@ def _text(given: Any, what: str) -> str:
     return given
 
 
+def _path(given: Any) -> Path:
+    try:
+        path = Path(os.fsdecode(given))
+        if path.name and b"\0" not in os.fsencode(path):
+            return path
+    except (TypeError, UnicodeEncodeError):
+        pass
+    raise InvalidRequest(f"{ascii(given)[:100]} is no path of a file", field="path")
+
+
 def _about(error: CulverError, what: str, **details: Any) -> CulverError:
     return type(error)(f"{what}: {error.message}", field=error.field, **error.details, **details)
 
@@ -338,6 +361,15 @@ def _shifted(error: CulverError, rows: int) -> CulverError:
         return error
     message = error.message.replace(f"in row {row}", f"in row {row + rows}")
     return type(error)(message, field=error.field, **{**error.details, "row": row + rows})
+
+
+def _batches(table: pa.Table) -> list[pa.RecordBatch]:
+    """The rows in as few batches as Arrow can make: strings of more than 2 GiB do not fit into one, and some
+    dictionaries that differ cannot be joined."""
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        table = table.combine_chunks()
+    batches: list[pa.RecordBatch] = table.to_batches()
+    return batches
 
 
 def _is_row(given: Any) -> bool:

@@ -37,6 +37,9 @@ TYPES: list[tuple[pa.Array, Kind, list[Any]]] = [
     (pa.array([Decimal("0.30"), None, Decimal("20.1")], pa.decimal128(38, 18)), Kind.REAL, [0.3, None, 20.1]),
     (pa.array([Decimal("0.30"), None, Decimal("20.1")], pa.decimal256(50, 18)), Kind.REAL, [0.3, None, 20.1]),
     (pa.array([Decimal(3), None, Decimal(10**18)], pa.decimal128(38, 0)), Kind.INTEGER, [3, None, 10**18]),
+    (pa.array([Decimal(3), None], pa.decimal32(5, 0)), Kind.INTEGER, [3, None]),
+    (pa.array([Decimal("0.3"), None], pa.decimal32(5, 1)), Kind.REAL, [0.3, None]),
+    (pa.array([Decimal(300), None], pa.decimal128(5, -2)), Kind.INTEGER, [300, None]),
     *(
         (pa.array(TEXTS, kind), Kind.STRING, NORMAL)
         for kind in (pa.string(), pa.large_string(), pa.string_view())
@@ -114,6 +117,25 @@ def test_fields_have_dotted_paths_and_null_structs_no_fields() -> None:
         assert batch.column("d:s:out.in.t").to_pylist() == ["x", None, None][start:]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pa.array(["x", "y", "z"]).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3], ["x", "y", "z"]),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3], pa.array(["x", "y", "z"], pa.string_view())),
+        pa.array([["x"], ["y"], ["z"]], pa.list_view(pa.string_view())),
+    ],
+    ids=lambda each: str(each.type),
+)
+def test_a_null_struct_hides_its_fields_in_any_encoding(fields: pa.Array) -> None:
+    struct = pa.StructArray.from_arrays([fields], ["f"], mask=pa.array([False, True, False]))
+    wanted = [fields[0].as_py(), None, fields[2].as_py()]
+    for array in (struct, pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), struct)):
+        for start in (0, 1, 2):
+            rows = pa.record_batch([array.slice(start)], ["out"])
+            assert ColumnMapping(rows.schema).batch(rows).column(2).to_pylist() == wanted[start:]
+
+
 def test_a_field_and_a_column_of_the_same_name_are_refused() -> None:
     schema = pa.schema([("a.b", pa.int64()), ("a", pa.struct([("b", pa.int64())]))])
     with pytest.raises(InvalidEvent, match=r"the column 'a\.b' exists twice"):
@@ -130,17 +152,28 @@ def test_timestamps_without_a_zone_need_one() -> None:
         values(naive)
     noon_in_rome = int(datetime(2026, 7, 1, 10, tzinfo=UTC).timestamp() * 1e6)
     assert values(naive, timezone="Europe/Rome") == (Kind.TIMESTAMP, [noon_in_rome, None])
-    with pytest.raises(InvalidEvent, match="'Europe/Nowhere'"):
-        values(naive, timezone="Europe/Nowhere")
+
+
+@pytest.mark.parametrize("timezone", ["Europe/Nowhere", "", "+99:99", UTC])
+def test_an_unknown_time_zone_is_refused_before_anything_is_read(timezone: Any) -> None:
+    schema = pa.schema([("x", pa.timestamp("us"))])
+    with pytest.raises(
+        InvalidEvent, match=r"the column 'x' cannot be taken as times of .*: give a time zone"
+    ):
+        ColumnMapping(schema, None, timezone)
+    assert ColumnMapping(schema, {"y"}, timezone).kinds == {}
 
 
 @pytest.mark.parametrize(
     ("array", "words"),
     [
         (pa.array([1, 2**63], pa.uint64()), "holds an integer beyond 64 bits in row 1"),
-        (
-            pa.array([None, Decimal(10) ** 19], pa.decimal128(38, 0)),
-            "holds an integer beyond 64 bits in row 1",
+        *(
+            (
+                pa.array([None, Decimal(value)], pa.decimal128(38, 0)),
+                "holds an integer beyond 64 bits in row 1",
+            )
+            for value in (10**19, 2**63, -(2**63) - 1)
         ),
         (
             pa.array([0, 10**12], pa.timestamp("s", "UTC")),

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -24,12 +25,15 @@ from culver.errors import (
     NotFound,
     StorageCorrupt,
     StorageError,
+    TooLarge,
 )
-from culver.matcher import matcher as matcher_module
+from culver.matcher import matcher as matcher_module, text_table
+from culver.matcher.id_table import IdTable
 from culver.model import Domain
 
 FORM = "symbol = ? AND close >= ?"
 ROWS = [("XYZ", 1.5), ("ABC", 2.0)]
+NULL_AND = {each: pa.DictionaryArray.from_arrays([0], pa.array([each, None])) for each in "xy"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -65,6 +69,7 @@ def test_length_membership_and_texts(quotes: Matcher) -> None:
     assert "x" in quotes
     assert "y" not in quotes
     assert 1 not in quotes
+    assert [] not in quotes
     assert quotes.filter("x") == "symbol = 'XYZ' AND close >= 1.5"
     assert quotes.attributes == {"price", "symbol", "close"}
     assert quotes.domains == {
@@ -104,6 +109,35 @@ def test_rows_without_ids_are_numbered_and_go_on(tmp_path: Path) -> None:
     assert matcher.add_many("a = ?", []) == []
 
 
+def test_made_ids_pass_over_those_that_are_taken() -> None:
+    matcher = Matcher()
+    matcher.add("row.1", "TRUE")
+    assert matcher.add_many("a = ?", [(1,)]) == ["row.0"]
+    assert matcher.add_many("a = ?", [(1,), (2,)]) == ["row.2", "row.3"]
+    matcher.add("row.007", "TRUE")
+    with pytest.raises(InvalidFilter):
+        matcher.add_many("a = ?", [(float("nan"),)])
+    assert matcher.add_many("a = ?", [(1,)]) == ["row.8"]
+    matcher.remove("row.8")
+    assert matcher.add_many("a = ?", [(1,)], ids="row.0") == ["row.0.0"]
+    assert matcher.add_many("a = ?", [(1,)]) == ["row.9"]
+
+
+def test_made_ids_cost_the_same_however_many_there_are() -> None:
+    class Ids(dict[str, int]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all ids are looked at")
+
+    table = IdTable()
+    table.append(table.unused("row", 1_000))
+    table._numbers = Ids(table.numbers())
+    for count in (1, 2, 3):
+        table.append(table.unused("row", count))
+        table.remove("row.5")
+        table.append(["row.5"])
+    assert table.unused("row", 1) == ["row.1006"]
+
+
 def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matcher_module, "_FEW_HOLES", 10)
     matcher = Matcher()
@@ -132,6 +166,18 @@ def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPat
         (lambda m: m.add("new", "price > ?"), InvalidFilter, "filter 'new': "),
         (lambda m: m.add(7, "TRUE"), InvalidRequest, "an id is a string, not int"),
         (lambda m: m.add("new", None), InvalidRequest, "filter 'new': a filter is a string, not NoneType"),
+        (lambda m: m.add("", "TRUE"), InvalidRequest, "the id '' is empty"),
+        (lambda m: m.add(1025 * "x", "TRUE"), InvalidRequest, "the id 'xxxxxxx"),
+        (lambda m: m.add("a\ud800", "TRUE"), InvalidRequest, r"the id 'a\ud800' holds half of a surrogate pair"),
+        (lambda m: m.remove([]), InvalidRequest, "an id is a string, not list"),
+        (lambda m: m.filter({}), InvalidRequest, "an id is a string, not dict"),
+        (lambda m: m.explain(None, {}), InvalidRequest, "an id is a string, not NoneType"),
+        (lambda m: m.remove("\ud800"), NotFound, r"there is no filter '\ud800'"),
+        (lambda m: m.add_many(FORM, ROWS, ids=["n", "\ud800"]), InvalidRequest, r"row 1: the id '\ud800' holds"),
+        (lambda m: m.add_many(FORM, ROWS, ids=["", "n"]), InvalidRequest, "row 0: the id '' is empty"),
+        (lambda m: m.add_many(FORM, ROWS, ids=""), InvalidRequest, "the id '' is empty"),
+        (lambda m: m.add_many(FORM, ROWS, ids=1023 * "x"), InvalidRequest, "the id 'xxx"),
+        (lambda m: m.add_many(FORM, ROWS, ids=None), InvalidRequest, "ids are a list of strings, or a string that"),
         (lambda m: m.remove("new"), NotFound, "there is no filter 'new'"),
         (lambda m: m.filter("new"), NotFound, "there is no filter 'new'"),
         (lambda m: m.explain("new", {}), NotFound, "there is no filter 'new'"),
@@ -157,6 +203,23 @@ def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPat
             InvalidFilter,
             "row 1: the value for parameter 1 is missing",
         ),
+        (
+            lambda m: m.add_many("a = ?", [("x",), (20_000 * "x",)]),
+            TooLarge,
+            "row 1: the filter has 20006 characters",
+        ),
+        (
+            lambda m: m.add_many("a > ?", pa.table({"a": pa.array([0, 2**62], pa.timestamp("s", "UTC"))})),
+            InvalidFilter,
+            "row 1: the value for parameter 1 is a moment beyond all years",
+        ),
+        (
+            lambda m: m.add_many(
+                "a = ?", pa.table({"a": pa.chunked_array([NULL_AND[each] for each in ("x", "y")])})
+            ),
+            InvalidRequest,
+            "these are no rows of values: Cannot yet unify dictionaries with nulls",
+        ),
         (lambda m: m.match({"a": float("nan")}), InvalidEvent, "a is nan"),
         (lambda m: m.match([{}, {"a": {"b": object()}}]), InvalidEvent, "event [1]: a.b is of type object"),
         (lambda m: m.match([1]), InvalidEvent, "event [0]: an event is a mapping, not int"),
@@ -171,6 +234,13 @@ def test_numbers_of_removed_filters_are_used_again(monkeypatch: pytest.MonkeyPat
         ),
         (
             lambda m: m.match(pandas.DataFrame({"price": [1, "x"]})),
+            InvalidEvent,
+            "the frame cannot be read: ",
+        ),
+        (lambda m: m.match(pandas.DataFrame({"price": ["\ud800"]})), InvalidEvent, "the frame cannot be read: "),
+        (lambda m: m.match(polars.Series([1])), InvalidEvent, "the frame cannot be read: Cannot import schema"),
+        (
+            lambda m: m.match(polars.DataFrame({"price": polars.Series([2**64], dtype=polars.Int128)})),
             InvalidEvent,
             "the frame cannot be read: ",
         ),
@@ -244,6 +314,11 @@ def test_each_kind_of_table_gives_its_own_kind_of_column(quotes: Matcher) -> Non
     assert pairs.to_pylist() == [{"row": 0, "id": "dear"}, {"row": 0, "id": "x"}]
 
 
+def test_chunks_with_dictionaries_of_their_own_are_one_table(quotes: Matcher) -> None:
+    chunks = [pa.DictionaryArray.from_arrays([0, 1, None], pa.array([price, None])) for price in (21, 1)]
+    assert quotes.match(pa.table({"price": pa.chunked_array(chunks)})).to_pylist() == [["dear"], *[[]] * 5]
+
+
 def test_columns_that_no_filter_mentions_are_not_looked_at(quotes: Matcher) -> None:
     strange = [object(), {1: 2}]
     frame = pandas.DataFrame({"price": [21, 1], 7: strange, "other": strange})
@@ -261,6 +336,62 @@ def test_frames_hand_over_what_a_name_means(name: str) -> None:
     frame = pandas.DataFrame(rows)
     assert matcher.match(frame).tolist() == [["a"]]
     assert matcher.match(polars.from_pandas(frame.drop(columns="other"))).to_list() == [["a"]]
+
+
+class GeoFrame(pandas.DataFrame):  # type: ignore[misc]
+    """As GeoPandas makes them."""
+
+
+def test_frames_of_any_class_and_index_keep_their_index(quotes: Matcher) -> None:
+    frame = pandas.DataFrame({"price": [21, 1, 22], "symbol": ["a", "b", "a"]})
+    chosen = frame[frame.symbol == "a"]
+    for each in (chosen, GeoFrame(chosen)):
+        series = quotes.match(each)
+        assert isinstance(series, pandas.Series)
+        assert series.to_dict() == {0: ["dear"], 2: ["dear"]}
+    assert quotes.match(frame.set_index("price")).tolist() == [[], [], []]
+    assert quotes.add_many(FORM, chosen[["symbol", "price"]]) == ["row.0", "row.1"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "wanted"),
+    [
+        ([21, None, float("nan")], object, [["dear"], [], []]),
+        ([Decimal("20.5"), None, Decimal("NaN")], object, [["dear"], [], []]),
+        ([21, None], "Int64", [["dear"], []]),
+        ([21.5, None], "Float64", [["dear"], []]),
+        ([21, None], "category", [["dear"], []]),
+        ([21, None], "int64[pyarrow]", [["dear"], []]),
+        (["21", None, float("nan"), pandas.NA], object, [[], [], [], []]),
+        (["21", None], "string", [[], []]),
+    ],
+)
+def test_columns_of_pandas(quotes: Matcher, values: list[Any], kind: Any, wanted: list[list[str]]) -> None:
+    assert quotes.match(pandas.DataFrame({"price": pandas.Series(values, dtype=kind)})).tolist() == wanted
+
+
+AWARE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            [AWARE, AWARE.replace(tzinfo=None)],
+            "timestamps with a time zone and, in row 1, timestamps without",
+        ),
+        (
+            [pandas.NaT, AWARE.date(), AWARE],
+            "dates and, in row 2, timestamps with a time zone: make them one",
+        ),
+    ],
+)
+def test_objects_that_arrow_would_take_for_another_kind_are_refused(
+    quotes: Matcher, values: list[Any], words: str
+) -> None:
+    frame = pandas.DataFrame({"price": pandas.Series(values, dtype=object)})
+    with pytest.raises(InvalidEvent, match=f"the column 'price' holds {words}"):
+        quotes.match(frame, timezone="UTC")
 
 
 def test_nothing_in_is_nothing_out(quotes: Matcher) -> None:
@@ -312,6 +443,39 @@ def test_a_file_replaces_the_one_it_came_from(quotes: Matcher, tmp_path: Path) -
     assert sorted(tmp_path.iterdir()) == [path]
 
 
+def test_rows_of_one_form_are_saved_together_whichever_calls_added_them(tmp_path: Path) -> None:
+    matcher = Matcher()
+    matcher.add_many(FORM, [("XYZ", float(number)) for number in range(200)])
+    matcher.save(tmp_path / "once")
+    matcher.close()
+    matcher = Matcher()
+    for number in range(200):
+        matcher.add_many(FORM, [("XYZ", float(number))])
+        matcher.add_many("price > ?", [(number,)], ids=f"price {number}")
+        matcher.add_many(FORM, [("XYZ", number)], ids="whole")
+    assert matcher.filter("row.7") == "symbol = 'XYZ' AND close >= 7.0"
+    for number in range(0, 200, 3):
+        matcher.remove(f"row.{number}")
+    wanted = {each: matcher.filter(each) for each in matcher}
+    matcher.save(tmp_path / "bit by bit")
+    matcher.close()
+    with Matcher.open(tmp_path / "bit by bit") as opened:
+        assert {each: opened.filter(each) for each in opened} == wanted
+        assert len(opened._texts._forms) == 3
+    assert (tmp_path / "bit by bit").stat().st_size < 4 * (tmp_path / "once").stat().st_size
+
+
+def test_a_form_with_much_text_goes_on_in_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_table, "_MOST_BYTES", 100)
+    matcher = Matcher()
+    for number in range(10):
+        matcher.add_many(FORM, [("XYZ", number)])
+    assert len(matcher._texts._forms) > 1
+    assert [matcher.filter(f"row.{number}") for number in range(10)] == [
+        f"symbol = 'XYZ' AND close >= {number}" for number in range(10)
+    ]
+
+
 def test_a_file_that_is_none_is_refused(quotes: Matcher, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no file"):
         Matcher.open(tmp_path / "missing")
@@ -359,9 +523,33 @@ def test_a_closed_matcher_says_so(quotes: Matcher) -> None:
     with quotes:
         pass
     quotes.close()
-    for action in (lambda: quotes.match({}), lambda: quotes.add("b", "TRUE"), lambda: quotes.save("x")):
+    actions: list[Callable[[], object]] = [
+        lambda: quotes.match({}),
+        lambda: quotes.match([]),
+        lambda: quotes.match_pairs(pa.table({})),
+        lambda: quotes.explain("x", {}),
+        lambda: quotes.add("b", "TRUE"),
+        lambda: quotes.add_many(FORM, ROWS),
+        lambda: quotes.remove("x"),
+        lambda: quotes.filter("x"),
+        lambda: len(quotes),
+        lambda: "x" in quotes,
+        lambda: list(quotes),
+        lambda: quotes.attributes,
+        lambda: quotes.domains,
+        lambda: quotes.save("x"),
+        quotes.__enter__,
+    ]
+    for action in actions:
         with pytest.raises(ValueError, match="the matcher is closed"):
             action()
+
+
+@pytest.mark.parametrize("path", [None, 5, [], "", ".", "a\0b", "\ud800"], ids=ascii)
+def test_what_is_no_path_is_refused(quotes: Matcher, path: Any) -> None:
+    for action in (quotes.save, Matcher.open):
+        with pytest.raises(InvalidRequest, match="is no path of a file"):
+            action(path)
 
 
 # --- threads ----------------------------------------------------------------------------------------------

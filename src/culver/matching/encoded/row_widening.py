@@ -19,7 +19,6 @@ from culver.model import Timestamp, normalise_text
 from culver.model.columns import Columns, is_text, values_at
 from culver.model.language import (
     And,
-    Arithmetic,
     Attribute,
     Clause,
     Comparison,
@@ -29,11 +28,11 @@ from culver.model.language import (
     IsNull,
     Literal,
     Not,
-    Operand,
     Operator,
     Or,
     Parameter,
     Prepared,
+    attributes_in,
 )
 
 _MOST_ROWS = 2_000
@@ -72,7 +71,7 @@ class _Widening:
                     return _present([attribute.name], negated)
             case Comparison(operator, left, Literal(right)) if isinstance(right, Parameter):
                 if negated or not isinstance(left, Attribute):
-                    return _present(_names(left), negated)
+                    return _present(list(attributes_in(left)), negated)
                 return self._comparison(operator, left, self._columns[right.number])
         return condition
 
@@ -113,12 +112,3 @@ def _present(names: list[str], negated: bool) -> Condition:
     if not missing:
         return Constant(not negated)
     return Or(missing) if negated else Not(Or(missing))
-
-
-def _names(operand: Operand) -> list[str]:
-    match operand:
-        case Attribute(name):
-            return [name]
-        case Arithmetic(_, left, right):
-            return _names(left) + _names(right)
-    return []

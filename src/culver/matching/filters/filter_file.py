@@ -1,6 +1,6 @@
 """A columnar filter in one file: its subscriptions compiled, and what its owner keeps beside them.
 
-container of kind "filter"
+container of kind "saved filter"
   meta     {"segment": the meta of a segment, or null where there are no subscriptions, "owner": the owner's}
   arrays   those of the segment, and the owner's, whose names begin with "owner."
 """
@@ -18,7 +18,7 @@ from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.segments import container
 from culver.matching.index.segments.columnar_segment import contents, segment_of
 
-_KIND = "filter"
+_KIND = "saved filter"
 _OWNER = "owner."
 
 

@@ -7,7 +7,8 @@ A column has one type: int64, double, bool, string or timestamp in microseconds 
 raises InvalidFilter, whose details hold `row` (from 0) and `parameter` (from 1).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from culver.errors import InvalidFilter
 from culver.model.columns.event_batch import deserialise, serialise
-from culver.model.timestamps import parse_timestamp
+from culver.model.timestamps import LATEST, parse_timestamp
 from culver.model.values import Scalar, Timestamp
 
 Columns = tuple[pa.Array, ...]
@@ -28,7 +29,14 @@ _MOST_BYTES = 256 * 1024 * 1024
 # Integers up to here are reals as well.
 _EXACT = 2**53
 _ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_NAMES = {bool: "a boolean", int: "a number", float: "a number", str: "a string", dict: "a timestamp"}
+_NAMES: Mapping[type, str] = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    dict: "a timestamp",
+    datetime: "a timestamp",
+}
 _WANTED = "a number, a string, a boolean or a timestamp"
 
 
@@ -71,9 +79,9 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
         return array.cast(kind)
     except pa.ArrowInvalid:
         if pa.types.is_timestamp(kind):
-            raise refusal(
-                0, parameter, "or one below it is a moment beyond all years that there are"
-            ) from None
+            seconds = array.cast(pa.timestamp("s", kind.tz), safe=False).cast(pa.int64()).to_numpy()
+            row = int(np.argmax(np.abs(seconds.astype(np.float64)) > LATEST / 1e6))
+            raise refusal(row, parameter, "is a moment beyond all years that there are") from None
         # An unsigned integer does not fit.
         row = int(np.argmax(array.to_numpy() > np.uint64(2**63 - 1)))
         raise refusal(row, parameter, f"does not fit in {kind}") from None
@@ -183,7 +191,10 @@ def _first_bad(values: Sequence[Any], parameter: int) -> InvalidFilter:
     for row, value in enumerate(values):
         name = _NAMES.get(type(value))
         if name is None:
-            return refusal(row, parameter, f"is {'null' if value is None else 'a list'}; {_WANTED} is wanted")
+            kind = {type(None): "null", list: "a list"}.get(
+                type(value), f"of the type {type(value).__name__}"
+            )
+            return refusal(row, parameter, f"is {kind}; {_WANTED} is wanted")
         if name != wanted:
             return refusal(row, parameter, f"is {name}, and the rows before it have {wanted} there")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:

@@ -1,6 +1,9 @@
 """The formats of events: JSON, NDJSON and CloudEvents 1.0, each checked once and turned into an `Event`."""
 
-from culver.model.formats.attributes import collect_attributes as collect_attributes
+from culver.model.formats.attributes import (
+    collect_attributes as collect_attributes,
+    too_many_attributes as too_many_attributes,
+)
 from culver.model.formats.event_bodies import (
     MEDIA_TYPES as MEDIA_TYPES,
     NDJSON as NDJSON,

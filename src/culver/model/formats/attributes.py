@@ -9,7 +9,7 @@ at    Timestamp(...)       timestamp
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -49,16 +49,19 @@ def make_event(
 ) -> Event:
     """The event with `document` as its payload. Raises TooLarge."""
     if len(context) + len(data) > settings.max_attributes:
-        names = [*context, *data]
-        raise TooLarge(
-            f"the event has {len(names)} attributes, more than the limit of {settings.max_attributes}",
-            field=show(names[settings.max_attributes]),
-            limit=settings.max_attributes,
-        )
+        raise too_many_attributes([*context, *data], settings)
     payload = msgspec.json.encode(document)
     if len(payload) > settings.max_bytes:
         raise event_too_large(settings)
     return Event(context, data, payload)
+
+
+def too_many_attributes(names: Sequence[str], settings: EventSettings) -> TooLarge:
+    return TooLarge(
+        f"the event has {len(names)} attributes, more than the limit of {settings.max_attributes}",
+        field=show(names[settings.max_attributes]),
+        limit=settings.max_attributes,
+    )
 
 
 def event_too_large(settings: EventSettings) -> TooLarge:

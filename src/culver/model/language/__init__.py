@@ -35,6 +35,7 @@ from culver.model.language.predicate import (
     PatternShape as PatternShape,
     Predicate as Predicate,
     Presence as Presence,
+    attributes_in as attributes_in,
     compute as compute,
     constraint_holds_for_value as constraint_holds_for_value,
     domain_of_constraint as domain_of_constraint,

@@ -6,20 +6,17 @@ no match: unknown
     unknown  price > 20       price is missing
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from culver.model.event import Event
 from culver.model.language.predicate import (
-    Arithmetic,
-    Attribute,
     Comparison,
     Computed,
     Constraint,
     OneOf,
-    Operand,
     Predicate,
     Presence,
+    attributes_in,
     domain_of_constraint,
     evaluate,
     satisfies,
@@ -84,7 +81,7 @@ def _explained(constraint: Constraint, event: Event) -> ExplainedConstraint:
         case Presence() | OneOf(values=(_,), negated=False) if holds:
             pass  # the constraint says it all
         case Computed(Comparison(_, left, right)):
-            names = dict.fromkeys((*_names(left), *_names(right)))
+            names = dict.fromkeys((*attributes_in(left), *attributes_in(right)))
             reasons = [_found(name, event.value(name), None) for name in names]
         case Presence(attribute):
             reasons = [_found(attribute, event.value(attribute), None)]
@@ -105,12 +102,3 @@ def _found(name: str, value: Value | None, wanted: Domain | None) -> str:
     if len(shown) > _LONGEST_VALUE:
         shown = f"{shown[:_LONGEST_VALUE]}..."
     return f"{name_text(name)} is {f'({shown})' if isinstance(value, tuple) else shown}"
-
-
-def _names(operand: Operand) -> Iterator[str]:
-    match operand:
-        case Attribute(name):
-            yield name
-        case Arithmetic(_, left, right):
-            yield from _names(left)
-            yield from _names(right)

@@ -384,14 +384,15 @@ def domains_of(constraint: Constraint) -> Iterator[tuple[str, Domain | None]]:
         case Computed(comparison):
             for operand in (comparison.left, comparison.right):
                 domain = None if isinstance(operand, Attribute) else Domain.NUMBER
-                yield from ((name, domain) for name in _names_in(operand))
+                yield from ((name, domain) for name in attributes_in(operand))
         case _:
             yield constraint.attribute, domain_of_constraint(constraint)
 
 
-def _names_in(operand: Operand) -> Iterator[str]:
+def attributes_in(operand: Operand) -> Iterator[str]:
+    """The attributes that an operand reads, each as often as it is written."""
     if isinstance(operand, Arithmetic):
-        yield from _names_in(operand.left)
-        yield from _names_in(operand.right)
+        yield from attributes_in(operand.left)
+        yield from attributes_in(operand.right)
     elif isinstance(operand, Attribute):
         yield operand.name

@@ -7,7 +7,7 @@ A `?` stands for a value, never for a piece of text, so nothing in a value can c
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from culver.model.language.predicate import (
     Or,
     Parameter,
     Predicate,
+    attributes_in,
 )
 from culver.model.language.rendering import value_text
 from culver.model.text import normalise_text
@@ -165,19 +166,11 @@ def _gather(condition: Condition, attributes: dict[str, set[Domain]], operands: 
             note(attribute, "")
         case Comparison(_, left, right):
             for operand in (left, right):
-                for name in _calculated(operand):
-                    attributes.setdefault(name, set()).add(Domain.NUMBER)
+                if isinstance(operand, Arithmetic):
+                    for name in attributes_in(operand):
+                        attributes.setdefault(name, set()).add(Domain.NUMBER)
             if isinstance(right, Literal):
                 note(left, right.value)
-
-
-def _calculated(operand: Operand) -> Iterator[str]:
-    """The attributes that arithmetic works on."""
-    if isinstance(operand, Arithmetic):
-        for each in (operand.left, operand.right):
-            if isinstance(each, Attribute):
-                yield each.name
-            yield from _calculated(each)
 
 
 # --- checks ---------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from culver.model.language import (
     Comparison,
     Literal,
     Operand,
+    attributes_in,
     compute,
 )
 
@@ -44,7 +45,7 @@ class ComputedNeeds:
 
     def __init__(self, needs: Sequence[tuple[int, Comparison]]) -> None:
         self._needs = [
-            (comparison, sorted(_names(comparison.left) | _names(comparison.right)))
+            (comparison, sorted({*attributes_in(comparison.left), *attributes_in(comparison.right)}))
             for _, comparison in needs
         ]
         self._places = np.array([place for place, _ in needs], np.int32)
@@ -184,13 +185,3 @@ def _values(columns: BatchColumns, name: str, kind: Kind, rows: Rows) -> list[Va
 
 def _lookup(values: dict[str, list[Value]], row: int) -> Callable[[str], Value]:
     return lambda name: values[name][row]
-
-
-def _names(operand: Operand) -> set[str]:
-    match operand:
-        case Attribute(name):
-            return {name}
-        case Literal():
-            return set()
-        case _:
-            return _names(operand.left) | _names(operand.right)
