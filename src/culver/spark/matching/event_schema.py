@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from culver.errors import InvalidEvent, InvalidFilter, InvalidRequest, did_you_mean
 from culver.matcher import ColumnMapping, Matcher
@@ -45,8 +44,7 @@ class EventSchema(NamedTuple):
         """Raises InvalidEvent for a column that a filter names and whose type no attribute has, InvalidRequest for
         one whose timestamps need a time zone that only Spark knows; and, if the schema is strict, InvalidFilter with
         the id of a filter that does not suit the columns."""
-        kinds = ColumnMapping(self.columns, matcher.attributes, self.timezone).kinds
-        self._check_timezone(matcher)
+        kinds = self._mapped(matcher).kinds
         if not self.strict:
             return
         held: dict[str, Domain | None] = {name: DOMAIN_OF_KIND[kind] for name, kind in kinds.items()}
@@ -66,20 +64,14 @@ class EventSchema(NamedTuple):
                 if (name, domain) in wrong:
                     self._refuse(id_, name, domain, held.get(name))
 
-    def _check_timezone(self, matcher: Matcher) -> None:
-        """Spark takes names such as GMT+2 and PST, too."""
+    def _mapped(self, matcher: Matcher) -> ColumnMapping:
         try:
-            pc.assume_timezone(pa.array([0], pa.timestamp("us")), self.timezone)
-        except pa.ArrowInvalid:
-            try:
-                ColumnMapping(self.columns, matcher.attributes)
-            except InvalidEvent as exc:
-                raise InvalidRequest(
-                    f"the column {exc.field!r} has the type timestamp_ntz, and the session's time zone is "
-                    f"{self.timezone}: set spark.sql.session.timeZone to a region such as Europe/Rome, or an offset "
-                    "such as +02:00",
-                    field=exc.field,
-                ) from None
+            return ColumnMapping(self.columns, matcher.attributes, self.timezone)
+        except InvalidEvent as exc:
+            if not pa.types.is_timestamp(self._types.get(exc.field or "", pa.null())):
+                raise
+            # Spark takes names such as GMT+2 and PST, too.
+            raise InvalidRequest(f"{exc.message}, as spark.sql.session.timeZone", field=exc.field) from None
 
     def _refuse(self, id_: str, name: str, domain: Domain | None, held: Domain | None) -> None:
         kind = self._types.get(name, self._types.get(name.removeprefix(DATA_PREFIX)))
