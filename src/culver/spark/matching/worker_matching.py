@@ -17,9 +17,10 @@ from culver.spark.matching.filter_server import FilterAddress
 # A batch of results has at most so many ids and bytes, unless one event has more: an Arrow array ends at 2 GiB.
 _MOST_IDS = 1 << 20
 _MOST_BYTES = 1 << 26
-_MOST_ROWS = 1 << 10  # larger pieces are not faster
-# The numbers of so many matches take a gigabyte, which is what a piece takes if every event matches every filter.
-_MOST_MATCHES = 1 << 27
+_MOST_ROWS = 1 << 13
+# A piece has as many rows as its predecessor's matches advise. Where all at once every event matches every filter, it
+# has so many matches, whose numbers take two gigabytes.
+_MOST_MATCHES = 1 << 28
 
 _open_matchers = OpenMatchers()
 
