@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyspark.sql import SparkSession
 
-from culver import spark as culver_spark
+from culver import Matcher, spark as culver_spark
 from culver.errors import InvalidRequest
 
 FILTERS = {"dear": "price > 20", "new": "'new' IN order.tags"}
@@ -39,10 +40,13 @@ def main(directory: str) -> None:
     query.start(f"{directory}/out").awaitTermination()
     streamed = spark.read.parquet(f"{directory}/out").orderBy("row")
     found.append([row["matches"] for row in streamed.collect()])
-    try:
-        culver_spark.match(stream, culver_spark.Filters(FILTERS))
-    except InvalidRequest as refused:
-        found.append(refused.message)
+    many = Matcher()
+    many.add_many("price > ?", {"price": np.arange(1_200_000.0)})
+    for refused_filters in (many, culver_spark.Filters(FILTERS)):
+        try:
+            culver_spark.match(stream, refused_filters)
+        except InvalidRequest as refused:
+            found.append(refused.message)
     Path(directory, "found").write_text(json.dumps(found), encoding="utf-8")
     spark.stop()
 

@@ -1,9 +1,9 @@
 """`culver.spark.match`: which filters each row of a DataFrame satisfies, in batch and in streaming queries.
 
 The filters are compiled in the driver's process and saved as a package (see `filter_package`), which Spark brings to
-each machine as an artifact of the session; that works on Spark Connect, too. Artifacts can neither be removed nor
-reach a batch that has begun, so the driver itself serves filters that are replaced while a streaming query runs (see
-`filter_server`).
+each machine as an artifact of the session, also of Spark Connect. Streaming queries on Connect do not find artifacts
+of their session, so they carry the package. Artifacts can neither be removed nor reach a batch that has begun, so the
+driver itself serves filters that are replaced while a streaming query runs (see `filter_server`).
 """
 
 import weakref
@@ -14,11 +14,19 @@ from culver.spark.matching.event_schema import EventSchema
 from culver.spark.matching.filter_forms import FilterForms, package_of
 from culver.spark.matching.filter_package import FilterPackage
 from culver.spark.matching.replaceable_filters import Filters
-from culver.spark.matching.worker_matching import ServedFilters, ShippedFilters, WorkerMatching
+from culver.spark.matching.worker_matching import (
+    CarriedFilters,
+    ServedFilters,
+    ShippedFilters,
+    WorkerMatching,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
+
+# A message of Spark Connect may have twice as much.
+_MOST_CARRIED_BYTES = 64 * 1024 * 1024
 
 # By what keeps artifacts: a session of Spark Connect, otherwise the context, which sessions share. Machines that join
 # later come for the file to this process; Spark Connect has uploaded it.
@@ -55,7 +63,7 @@ def match(
     if not isinstance(events, DataFrame):
         raise InvalidRequest(f"events are a DataFrame, not {type(events).__name__}", field="events")
     session, schema = events.sparkSession, EventSchema.of(events, ids, strict=strict)
-    source: ShippedFilters | ServedFilters
+    source: ShippedFilters | CarriedFilters | ServedFilters
     if isinstance(filters, Filters) and events.isStreaming:
         if is_remote(session):
             raise InvalidRequest(
@@ -67,7 +75,10 @@ def match(
     else:
         package = filters.package if isinstance(filters, Filters) else package_of(filters)
         schema.check(package.matcher)
-        source = ShippedFilters(_ship(package, session))
+        if is_remote(session) and events.isStreaming:
+            source = _carried(package)
+        else:
+            source = ShippedFilters(_ship(package, session))
     kind = StringType() if explode else ArrayType(StringType(), containsNull=False)
     result = StructType([*events.schema.fields]).add(ids, kind, nullable=False)
     return events.mapInArrow(WorkerMatching(source, ids, explode, schema.timezone), result)
@@ -76,6 +87,18 @@ def match(
 def is_remote(session: "SparkSession") -> bool:
     """Whether it is a session of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _carried(package: FilterPackage) -> CarriedFilters:
+    """Raises InvalidRequest where the package is larger than a query should be."""
+    size = package.path.stat().st_size
+    if size > _MOST_CARRIED_BYTES:
+        raise InvalidRequest(
+            f"on Spark Connect, filters travel within a streaming query: these take {size:,} bytes, more than the "
+            f"limit of {_MOST_CARRIED_BYTES:,}; match in a batch job, or in a session without Connect",
+            field="filters",
+        )
+    return CarriedFilters(package.digest, package.path.read_bytes())
 
 
 def _ship(package: FilterPackage, session: "SparkSession") -> str:

@@ -37,6 +37,16 @@ class ShippedFilters(NamedTuple):
         shutil.copyfile(SparkFiles.get(package_name(self.digest)), path)
 
 
+class CarriedFilters(NamedTuple):
+    """Filters that never change, whose package travels within the query."""
+
+    digest: str
+    package: bytes
+
+    def matcher(self) -> Matcher:
+        return _open_matchers.get(self.digest, lambda path: path.write_bytes(self.package))
+
+
 class ServedFilters(NamedTuple):
     """Filters that are replaced while the query runs. All tasks of a micro-batch get the same version."""
 
@@ -58,7 +68,11 @@ class WorkerMatching:
     with `explode` one id, and a row for each. `timezone` is that of timestamps without one."""
 
     def __init__(
-        self, filters: ShippedFilters | ServedFilters, ids: str, explode: bool, timezone: str
+        self,
+        filters: ShippedFilters | CarriedFilters | ServedFilters,
+        ids: str,
+        explode: bool,
+        timezone: str,
     ) -> None:
         self._filters = filters
         self._ids = ids
