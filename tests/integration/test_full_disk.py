@@ -187,7 +187,12 @@ def test_a_full_disk_is_emptied_through_a_further_gateway(settings: Settings, tm
             return len(items)
 
         assert read_on() >= len(EVENTS)
-        assert (data_dir / "reserve").stat().st_size == 0, "the site has given it up for its gateway"
+        reserve = data_dir / "reserve"
+        for number in range(10):
+            if reserve.stat().st_size:  # Spark has freed something meanwhile, and that was enough
+                fill(data_dir.parent / f"filling-{number}")
+                assert read_on()
+        assert reserve.stat().st_size == 0, "the site has given it up for its gateway"
         for path, body in (
             ("/v1/subscriptions", {"id": "late", "filter": "n = 1"}),
             ("/v1/events", [{"n": 1}]),
@@ -202,6 +207,6 @@ def test_a_full_disk_is_emptied_through_a_further_gateway(settings: Settings, tm
         asyncio.run(
             until(lambda: not read_on() and http.post("/v1/events", json=EVENTS).status_code == 200, 120)
         )
-        assert (data_dir / "reserve").stat().st_size == 4 * MEBIBYTE
+        assert reserve.stat().st_size == 4 * MEBIBYTE
         service.wait_until_delivered()
         assert service.status()["state"] == "running"
