@@ -120,7 +120,7 @@ class _Polars:
 
 
 def _check_times(name: str, values: Iterable[Any]) -> None:
-    """Refuse objects of several kinds, which Arrow would turn into the kind of the first without a word."""
+    """Refuse objects of several kinds, which Arrow would turn into the kind of the first silently."""
     found: dict[str, int] = {}
     for row, value in enumerate(values):
         if isinstance(value, datetime):
